@@ -1,0 +1,53 @@
+# A fresh machine needs Python 3.11 or newer and make; everything else is set up here, once.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+DATA ?= ../shared/data/locomo
+RTT_MS ?= 40
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check proto bench env-report clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
+
+# One pip command: torch has to be resolved together with everything that depends on it.
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "precall needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -P -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+.venv-proto/.installed: tools/proto-requirements.txt
+	test -x .venv-proto/bin/python || $(PYTHON) -m venv .venv-proto
+	.venv-proto/bin/python -P -m pip install -q --disable-pip-version-check -r tools/proto-requirements.txt
+	touch $@
+
+setup: .venv/.installed ## Create .venv with everything
+
+demo: .venv/.installed ## The main job on a short conversation; fails if a read at P75 takes 15 ms or more
+	$(BIN)/precall demo
+
+test: .venv/.installed .venv-proto/.installed ## Every test
+	$(BIN)/pytest
+
+check: .venv/.installed .venv-proto/.installed ## Lint, format, types, stubs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	rm -rf build
+	$(BIN)/python -P -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation \
+	    --target build/typecheck .
+	MYPYPATH=build/typecheck $(BIN)/mypy -p precall
+	.venv-proto/bin/python -P tools/generate_stubs.py --check
+
+proto: .venv-proto/.installed ## Generate the stubs from proto/*.proto
+	.venv-proto/bin/python -P tools/generate_stubs.py
+
+bench: .venv/.installed ## Replay LoCoMo (DATA=folder, RTT_MS=40); writes out/reads.json and a plot
+	mkdir -p out
+	$(BIN)/precall bench reads --data $(DATA) --rtt-ms $(RTT_MS) --json out/reads.json
+
+env-report: .venv/.installed ## The machine and the versions that a measurement depends on
+	$(BIN)/python -P -m precall.bench.machine
+
+clean: ## Remove what was built; keeps nothing but the sources
+	rm -rf .venv .venv-proto build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

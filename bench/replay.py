@@ -1,0 +1,119 @@
+"""Replaying conversations: dialogue in as memories, questions spoken, read, and judged afterwards."""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from precall.bench.locomo import LocomoConversation, LocomoQuestion
+from precall.bench.reads_report import Fill, ReadRecord
+from precall.bench.transcript import play, speak
+from precall.client import AsyncClient, AsyncSession, MemoryDraft, MemorySource, Read
+
+INGEST_BATCH = 32
+READY_SECONDS = 120.0
+RESULTS = 10
+
+
+@dataclass(slots=True)
+class Replayed:
+    """A conversation's reads, not yet judged, and how its cache was filled."""
+
+    fill: Fill
+    reads: list[tuple[LocomoQuestion, Read, float]] = field(default_factory=list)
+
+
+def scope_of(conversation: LocomoConversation) -> dict[str, str]:
+    """Each conversation is one user of one customer."""
+    return {"customer": "locomo", "user": conversation.id}
+
+
+async def ingest(
+    client: AsyncClient, conversation: LocomoConversation, *, advanced: Callable[[int], None]
+) -> None:
+    """Write every turn as a memory that knows its turn id; ``advanced`` is told how many more are durable."""
+    past = str(uuid.uuid4())
+    drafts = [
+        MemoryDraft(
+            text=f"{turn.speaker}: {turn.text}",
+            kind="episode",
+            event_time=turn.said_time,
+            source=MemorySource(conversation_id=past, turn_id=turn.dia_id),
+        )
+        for turn in conversation.turns
+    ]
+    for start in range(0, len(drafts), INGEST_BATCH):
+        batch = drafts[start : start + INGEST_BATCH]
+        await client.memories.write(scope_of(conversation), batch, truncate=True)
+        advanced(len(batch))
+
+
+async def replay(
+    client: AsyncClient,
+    conversation: LocomoConversation,
+    questions: Sequence[LocomoQuestion],
+    *,
+    speed: float,
+    advanced: Callable[[int], None],
+) -> Replayed:
+    """Speak and read each question in one new conversation of the same user.
+
+    One question ends before the next begins, so no read sees a push that a later event caused.
+    """
+    async with client.session(scope_of(conversation), uuid.uuid4()) as session:
+        opened = time.perf_counter()
+        if not await session.ready(READY_SECONDS):
+            raise TimeoutError(f"conversation {conversation.id}: no push arrived in {READY_SECONDS:.0f} s")
+        leads = [1000 * (time.perf_counter() - opened)]
+        reads = []
+        for question in questions:
+            pushes = session.state.pushes
+            read, elapsed_ms = await _ask(session, question, speed=speed)
+            reads.append((question, read, elapsed_ms))
+            state = session.state
+            if state.pushes > pushes and state.last_lead_seconds is not None:
+                leads.append(1000 * state.last_lead_seconds)
+            if question.answer:
+                session.observe("assistant", question.answer, used=read)
+            advanced(1)
+        state = session.state
+        fill = Fill(
+            conversation.id, len(conversation.turns), state.items, state.complete_rungs, state.pushes, leads
+        )
+        return Replayed(fill, reads)
+
+
+async def _ask(session: AsyncSession, question: LocomoQuestion, *, speed: float) -> tuple[Read, float]:
+    spoken = speak(question.question)
+    turn_id = str(uuid.uuid4())
+    async for partial in play(spoken, speed=speed):
+        session.observe("user", partial.text, partial=True, turn_id=turn_id)
+    session.observe("user", spoken.text, turn_id=turn_id)
+    started = time.perf_counter()
+    read = await session.read(spoken.text, limit=RESULTS)
+    return read, 1000 * (time.perf_counter() - started)
+
+
+async def judge(
+    client: AsyncClient, conversation: LocomoConversation, replayed: Replayed
+) -> list[ReadRecord]:
+    """Put the server's own answer beside each read. No memory was written meanwhile, so it is the same one."""
+    records = []
+    async with client.session(scope_of(conversation), uuid.uuid4()) as session:
+        for question, read, elapsed_ms in replayed.reads:
+            truth = await session.search(" ".join(question.question.split()), limit=RESULTS)
+            records.append(
+                ReadRecord(
+                    conversation=conversation.id,
+                    category=question.category.name.lower(),
+                    elapsed_ms=elapsed_ms,
+                    encode_ms=read.encode_ms,
+                    source=read.source,
+                    status=read.status,
+                    decision=read.decision,
+                    read_ids=[item.memory.source.turn_id for item in read.items],
+                    server_ids=[item.memory.source.turn_id for item in truth.items],
+                    evidence=question.evidence,
+                )
+            )
+    return records

@@ -1,0 +1,111 @@
+"""A real `precall serve`, in a process of its own, for benchmarks, the demo and end-to-end tests."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_SECONDS = 120.0
+"""The first start on a machine exports the model, which takes some seconds on a busy one."""
+STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.02
+
+
+class ServerDied(RuntimeError):
+    """The process ended, or did not become ready in time; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a started server listens, on loopback."""
+
+    port: int
+    metrics_port: int
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+class ServerProcess:
+    """Start with ``async with`` or ``start``; the folder survives, so that it can be started again on it."""
+
+    def __init__(self, folder: Path, *, arguments: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self._arguments = tuple(arguments)
+        self._log = folder / "server.log"
+        self._ready = folder / "ready.json"
+        self._process: asyncio.subprocess.Process | None = None
+        self.address = Address(0, 0)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def data_dir(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def admin_key(self) -> str:
+        """The key that the server made for itself on its first start."""
+        return (self.data_dir / "admin.key").read_text().strip()
+
+    async def start(self, *, port: int = 0) -> None:
+        """Return when the server answers. Raises ServerDied."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._ready.unlink(missing_ok=True)
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "precall.cli.main", "serve"),
+                *("--data-dir", str(self.data_dir), "--port", str(port), "--metrics-port", "0"),
+                *("--ready-file", str(self._ready), *self._arguments),
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"PYTHONSAFEPATH": "1"},
+            )
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not self._ready.exists():
+                    if self._process.returncode is not None:
+                        raise ServerDied(f"the server ended at its start: {self._tail()}")
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            await self.kill()
+            raise ServerDied(f"the server was not ready after {START_SECONDS:.0f} s: {self._tail()}") from None
+        told = json.loads(self._ready.read_text())
+        self.address = Address(told["port"], told["metrics_port"])
+
+    async def stop(self) -> int:
+        """SIGTERM, and wait; returns the exit status. A server that does not drain in time is killed."""
+        process = self._process
+        if process is None:
+            return 0
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                await self.kill()
+        return await process.wait()
+
+    async def kill(self) -> None:
+        """SIGKILL: what a power loss does to the process."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-2_000:]

@@ -1,0 +1,289 @@
+"""What one session holds of the server's memories, and what it may conclude from them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.client import convert, pushed
+from precall.client.columns import CachedItem, ItemColumns
+from precall.client.lookup import FoundItem, Lookup
+from precall.client.pushed import Refusal
+from precall.client.rungs import Rung
+from precall.proto import anticipation_pb2
+from precall.scoring import coverage, ranking
+from precall.scoring.coverage import Coverage, Decision
+from precall.scoring.keyword import Statistics
+from precall.scoring.ranking import RankingWeights
+
+MAX_COVERAGES: Final = 64
+"""Judging costs time per coverage; forgetting one only makes the cache more modest."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPush:
+    """What one part of a push changed. ``settled``: it was the last part and its claims hold now."""
+
+    settled: bool
+    added: int
+    refused: Mapping[Refusal, int]
+
+
+class SessionCache:
+    """Pure and synchronous: no I/O, no clock of its own, one owner on one event loop.
+
+    Items may arrive part by part; *claims* (complete rungs, coverages, the version) take effect with the last
+    part of a push. Whatever the cache cannot trust costs it its claims, never the other way round: a refused
+    item, an item dropped by age, a supersede whose successor has not arrived. Without claims it answers MISS.
+
+    Invariants: every item's scope is on the session's lineage; items and bytes stay within their bounds; no
+    item outlives ``maximum_age`` after its push, however often it is read.
+    """
+
+    def __init__(self, scope: Mapping[str, str], *, max_items: int, max_bytes: int) -> None:
+        self._scope = dict(scope)
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._fingerprint = ""
+        self._maximum_age = float("inf")
+        self.clear()
+
+    @property
+    def items(self) -> int:
+        return len(self._columns)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that the held items took to send; at most ``max_bytes``."""
+        return self._bytes
+
+    @property
+    def version(self) -> int:
+        """The tenant's version that the claims reflect; 0 before the first push was complete."""
+        return self._version
+
+    @property
+    def settled(self) -> bool:
+        """A push was received whole since the last reset, so there are claims to judge by."""
+        return self._settled and not self._between_parts
+
+    @property
+    def current(self) -> bool:
+        """Settled, and no superseded memory waits for its successor."""
+        return self.settled and self._version >= self._required_version
+
+    @property
+    def aged(self) -> bool:
+        """Items were dropped by age since the last reset: only a new push makes the cache whole again."""
+        return self._aged
+
+    @property
+    def complete_rungs(self) -> tuple[str, ...]:
+        """Ladder levels of which the cache holds every memory."""
+        return tuple(name for name, rung in self._rungs.items() if rung.complete)
+
+    def adopt(self, *, fingerprint: str, maximum_age: float) -> None:
+        """Drop everything and expect items of this model, each for at most ``maximum_age`` seconds."""
+        self.clear()
+        self._fingerprint = fingerprint
+        self._maximum_age = maximum_age
+
+    def clear(self) -> None:
+        """Hold nothing and claim nothing."""
+        self._columns = ItemColumns(0)
+        self._bytes = 0
+        self._rungs = {level: Rung() for level in self._scope}
+        self._coverages: dict[int, Coverage] = {}
+        self._version = 0
+        self._required_version = 0
+        self._settled = False
+        self._between_parts = False
+        self._aged = False
+        self._reset_push: int | None = None
+        self._doubtful_push: int | None = None
+
+    def apply(self, push: anticipation_pb2.Push, *, elapsed: float) -> AppliedPush:
+        """Take one part of a push; ``elapsed`` is the ``Clock.elapsed`` from which its items age."""
+        if push.reset and push.push_id != self._reset_push:
+            self.clear()
+            self._reset_push = push.push_id
+        for memory_id in push.evicted_ids:
+            self._evict(memory_id)
+        refused = self._add_items(push, elapsed)
+        if refused:
+            self._doubtful_push = push.push_id
+            self._withdraw_claims()
+        # What a coverage promised of the items evicted just now is corrected by the last part only.
+        self._between_parts = not push.last and (self._between_parts or bool(push.evicted_ids))
+        settled = push.last and self._doubtful_push != push.push_id
+        if settled:
+            try:
+                self._take_claims(push)
+            except ValueError:  # a claim whose bytes cannot be read is no claim, and voids those before it
+                self._withdraw_claims()
+                settled = False
+        return AppliedPush(settled, len(push.items) - refused.total(), refused)
+
+    def invalidate(self, memory_ids: Iterable[str], *, version: int, superseded: bool) -> int:
+        """Drop what may not be served any more; returns how many of them were held.
+
+        A superseded memory has a successor: until that has been pushed, or a later version was confirmed,
+        the cache is not ``current``.
+        """
+        dropped = sum(self._remove(memory_id) is not None for memory_id in memory_ids)
+        if superseded and dropped:
+            self._required_version = max(self._required_version, version)
+        return dropped
+
+    def confirm(self, version: int) -> None:
+        """The server said: you have been sent everything that concerns you up to this version."""
+        if self._settled:
+            self._version = max(self._version, version)
+
+    def lookup(
+        self,
+        query_vector: NDArray[np.float32] | None,
+        query_terms: Sequence[str],
+        *,
+        limit: int,
+        now: float,
+        elapsed: float,
+        weights: RankingWeights,
+    ) -> Lookup:
+        """The best ``limit`` held items for a query, ranked as the server ranks, and the decision.
+
+        query_vector: float32 unit vector of shape ``(dimension,)``; None: keywords alone, decided MISS.
+        now: the server's Unix seconds. elapsed: ``Clock.elapsed``.
+        """
+        self._drop_aged(elapsed)
+        if query_vector is not None and query_vector.shape[0] != self._columns.dimension:
+            query_vector = None
+        statistics = self.statistics(query_terms)
+        ranked = ranking.rank(
+            self._columns.candidates(query_vector, statistics.weights(query_terms)),
+            weights,
+            now=now,
+            limit=limit,
+        )
+        found = tuple(FoundItem(self._columns.items[each.row], each) for each in ranked)
+        if query_vector is None or not self.current:
+            return Lookup(Decision.MISS, found)
+        if all(rung.complete for rung in self._rungs.values()):
+            return Lookup(Decision.COMPLETE, found)
+        totals = [each.total for each in ranked]
+        coverages = list(self._coverages.values())
+        decision = coverage.judge(
+            query_vector, query_terms, totals, coverages, statistics, weights, limit=limit
+        )
+        return Lookup(decision, found)
+
+    def statistics(self, terms: Iterable[str]) -> Statistics:
+        """Counts over all rungs of the session, for these terms."""
+        terms = tuple(dict.fromkeys(terms))
+        return Statistics.sum((rung.statistics(terms) for rung in self._rungs.values()), terms)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError if an invariant is broken; for tests."""
+        self._columns.check_integrity()
+        items = self._columns.items
+        assert len(items) <= self._max_items and self._bytes <= self._max_bytes
+        assert self._bytes == sum(item.wire_bytes for item in items)
+        for item in items:
+            levels = item.memory.scope.levels
+            assert levels and all(self._scope.get(level) == value for level, value in levels.items())
+        for name, rung in self._rungs.items():
+            held = [item for item in items if item.rung == name]
+            assert rung.held == len(held)
+            assert rung.held_frequencies == Counter(term for item in held for term in item.impacts)
+        assert len(self._coverages) <= MAX_COVERAGES
+        if not self._settled:
+            assert not self._version and not self._coverages and not self.complete_rungs
+
+    def _add_items(self, push: anticipation_pb2.Push, elapsed: float) -> Counter[Refusal]:
+        """Add what may be added; returns what was refused, by kind."""
+        vectors = pushed.read_vectors(push, fingerprint=self._fingerprint)
+        if vectors.refusal is not None:
+            return Counter({vectors.refusal: len(push.items)})
+        refused: Counter[Refusal] = Counter()
+        for message, vector in zip(push.items, vectors.rows, strict=False):
+            item = pushed.read_item(message, vector, scope=self._scope, elapsed=elapsed)
+            if isinstance(item, CachedItem):
+                refusal = self._add(item, vector)
+                if refusal is not None:
+                    refused[refusal] += 1
+            else:
+                refused[item] += 1
+        return refused
+
+    def _add(self, item: CachedItem, vector: NDArray[np.float32]) -> Refusal | None:
+        self._remove(item.memory.id)
+        if self.items >= self._max_items or self._bytes + item.wire_bytes > self._max_bytes:
+            return Refusal.FULL
+        if not self._fits(vector):
+            return Refusal.DAMAGED
+        self._columns.append(item, vector)
+        self._rungs[item.rung].add(item.impacts)
+        self._bytes += item.wire_bytes
+        return None
+
+    def _fits(self, vector: NDArray[np.float32]) -> bool:
+        """All vectors since a reset have the dimension of the first one."""
+        dimension = len(vector)
+        if not self._columns.dimension:
+            self._columns = ItemColumns(dimension)
+        return dimension == self._columns.dimension
+
+    def _remove(self, memory_id: str) -> CachedItem | None:
+        item = self._columns.pop(memory_id)
+        if item is not None:
+            self._rungs[item.rung].remove(item.impacts)
+            self._bytes -= item.wire_bytes
+        return item
+
+    def _evict(self, memory_id: str) -> None:
+        """The server let it go although it still stands: the rung is not complete, unless claimed anew."""
+        item = self._remove(memory_id)
+        if item is not None:
+            self._rungs[item.rung].complete = False
+
+    def _take_claims(self, push: anticipation_pb2.Push) -> None:
+        for coverage_id in push.retired_coverage_ids:
+            self._coverages.pop(coverage_id, None)
+        for claim in push.rungs:
+            if claim.rung in self._rungs:
+                self._rungs[claim.rung].claim(
+                    complete=claim.complete and self._rungs[claim.rung].held >= claim.memories,
+                    documents=claim.statistics.documents,
+                    frequencies=convert.frequencies_from_wire(claim.statistics),
+                )
+        if push.HasField("coverage"):
+            self._cover(push.coverage)
+        self._version = max(self._version, push.version)
+        self._settled = True
+
+    def _cover(self, message: anticipation_pb2.Coverage) -> None:
+        if message.query_vector.model_fingerprint != self._fingerprint:
+            return
+        (vector,) = convert.vectors_from_wire(message.query_vector)
+        if not self._fits(vector):
+            raise ValueError("the coverage's vector has another dimension than the items")
+        self._coverages.pop(message.coverage_id, None)
+        self._coverages[message.coverage_id] = Coverage(vector, frozenset(message.query_terms), message.floor)
+        while len(self._coverages) > MAX_COVERAGES:
+            del self._coverages[next(iter(self._coverages))]
+
+    def _withdraw_claims(self) -> None:
+        self._coverages.clear()
+        for rung in self._rungs.values():
+            rung.complete = False
+
+    def _drop_aged(self, elapsed: float) -> None:
+        aged = self._columns.held_before(elapsed - self._maximum_age)
+        if aged:
+            for memory_id in aged:
+                self._remove(memory_id)
+            self._aged = True
+            self._withdraw_claims()

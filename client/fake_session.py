@@ -1,0 +1,249 @@
+"""``client.session(...)`` of a fake client."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType, TracebackType
+from typing import Self
+from uuid import UUID
+
+from precall.client.errors import ClientClosed, PrecallError
+from precall.client.fake_memories import FakeMemories
+from precall.client.fake_store import FakeStore
+from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
+from precall.client.observation import Role, check_observation, used_ids
+from precall.client.outcome import Outcome
+from precall.client.question import Question, check_mode, conversation
+from precall.client.read import Read, ReadDecision, ReadSource, SearchResult
+from precall.client.state import SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class FakeObservation:
+    """What was passed to ``observe``."""
+
+    role: Role
+    text: str
+    partial: bool
+    turn_id: str | None
+    used_ids: tuple[str, ...]
+
+
+class FakeAsyncSession:
+    """See ``AsyncSession``; ``observed`` lists what was observed, for a test to look at."""
+
+    def __init__(
+        self,
+        scope: Mapping[str, str],
+        conversation_id: UUID | str | None,
+        *,
+        store: FakeStore,
+        memories: FakeMemories,
+        check: Callable[[], None],
+    ) -> None:
+        self.observed: list[FakeObservation] = []
+        self._scope = MappingProxyType(store.rung(scope))
+        self._conversation_id = conversation(conversation_id)
+        self._session_id = str(uuid.uuid4())
+        self._store = store
+        self._memories = memories
+        self._check = check
+        self._entered = False
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise ClientClosed("a session is entered once: make another one with client.session(...)")
+        self._entered = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered = False
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    @property
+    def conversation_id(self) -> str:
+        return self._conversation_id
+
+    @property
+    def scope(self) -> Mapping[str, str]:
+        return self._scope
+
+    @property
+    def state(self) -> SessionState:
+        """A session that holds everything it may see."""
+        online = self._online()
+        found = self._store.visible(self._scope)
+        return SessionState(
+            items=len(found),
+            wire_bytes=0,
+            complete_rungs=tuple(self._scope),
+            version=self._store.version,
+            connected=online,
+            ready=online,
+            lease_seconds=float("inf"),
+            pushes=1,
+            refused_items=0,
+            last_lead_seconds=None,
+            pending_observations=0,
+            dropped_partials=0,
+            dropped_turns=0,
+            encoder_ready=True,
+        )
+
+    def observe(
+        self,
+        role: Role,
+        text: str,
+        *,
+        partial: bool = False,
+        turn_id: str | None = None,
+        used: Read | Sequence[str] | None = None,
+    ) -> None:
+        self._check_entered()
+        check_observation(role, text, partial=partial)
+        if text.strip():
+            self.observed.append(FakeObservation(role, text, partial, turn_id, used_ids(used)))
+
+    async def read(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        budget_tokens: int = 2000,
+        deadline_ms: float | None = None,
+        min_version: int | None = None,
+    ) -> Read:
+        """From the "cache", which is complete; degraded while the pretended server is away."""
+        self._check_entered()
+        started = time.perf_counter()
+        question = Question(
+            query=query,
+            limit=limit,
+            budget_tokens=budget_tokens,
+            deadline_seconds=(deadline_ms or 0) / 1000,
+            min_version=min_version or 0,
+        )
+        result = self._store.search(self._scope, query, limit=limit, min_version=0, as_of=None)
+        reason = self._why_degraded(question.min_version)
+        outcome = Outcome(
+            items=tuple(result.items),
+            source=ReadSource.CACHE,
+            decision=ReadDecision.STALE if reason else ReadDecision.COMPLETE,
+            version=result.version,
+            staleness_seconds=0.0,
+            truncated=False,
+            reason=reason,
+            degraded=bool(reason),
+        )
+        return outcome.render(
+            budget_tokens=question.budget_tokens,
+            encode_seconds=0.0,
+            elapsed_seconds=lambda: time.perf_counter() - started,
+        )
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        mode: str = "fast",
+        min_version: int | None = None,
+        as_of: datetime | None = None,
+        truncate: bool = False,
+        deadline_seconds: float | None = None,
+    ) -> SearchResult:
+        self._check_entered()
+        check_mode(mode)
+        question = Question(
+            query=query,
+            limit=limit,
+            budget_tokens=0,
+            deadline_seconds=deadline_seconds or 0,
+            min_version=min_version or 0,
+        )
+        self._check()
+        return self._store.search(
+            self._scope, question.query, limit=limit, min_version=question.min_version, as_of=as_of
+        )
+
+    async def remember(
+        self,
+        text: str,
+        *,
+        key: str = "",
+        kind: str = "fact",
+        confidence: float | None = None,
+        importance: float | None = None,
+        event_time: datetime | None = None,
+        said_time: datetime | None = None,
+        valid_from: datetime | None = None,
+        valid_until: datetime | None = None,
+        expires_at: datetime | None = None,
+        source: MemorySource | None = None,
+        questions: Sequence[str] = (),
+        metadata: Mapping[str, str] | None = None,
+        pinned: bool = False,
+        id: str = "",
+        truncate: bool = False,
+        request_id: str | None = None,
+    ) -> Written:
+        draft = MemoryDraft(
+            text=text,
+            key=key,
+            kind=kind,
+            confidence=confidence,
+            importance=importance,
+            event_time=event_time,
+            said_time=said_time,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            expires_at=expires_at,
+            source=source or MemorySource(conversation_id=self._conversation_id),
+            questions=tuple(questions),
+            metadata=dict(metadata or {}),
+            pinned=pinned,
+            id=id,
+        )
+        (written,) = await self.remember_many([draft], truncate=truncate, request_id=request_id)
+        return written
+
+    async def remember_many(
+        self, drafts: Sequence[MemoryDraft], *, truncate: bool = False, request_id: str | None = None
+    ) -> list[Written]:
+        self._check_entered()
+        return list(await self._memories.write(self._scope, drafts, truncate=truncate, request_id=request_id))
+
+    async def forget(self, *ids: str, request_id: str | None = None) -> Forgotten:
+        self._check_entered()
+        return await self._memories.delete(self._scope, ids, request_id=request_id)
+
+    async def ready(self, timeout: float | None = None) -> bool:
+        """False at once while the pretended server is away: nobody will bring it back meanwhile."""
+        self._check_entered()
+        return self._online()
+
+    def _online(self) -> bool:
+        return not self._outage()
+
+    def _outage(self) -> str:
+        try:
+            self._check()
+        except PrecallError as error:
+            return f"{error.reason}: {error.message}"
+        return ""
+
+    def _why_degraded(self, min_version: int) -> str:
+        if min_version > self._store.version:
+            return f"VERSION_NOT_REACHED: version {min_version} is ahead of {self._store.version}"
+        return self._outage()
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise ClientClosed("the session is not open: use it inside `async with`")

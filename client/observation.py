@@ -1,0 +1,231 @@
+"""What was said, on its way to the server: ordered, retried, and never in the caller's way."""
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, Literal
+
+from precall.client import convert
+from precall.client.backoff import Backoff
+from precall.client.clock import Clock
+from precall.client.errors import (
+    DeadlineExceeded,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    PrecallError,
+    Unavailable,
+)
+from precall.client.methods import OBSERVE_TURN
+from precall.client.options import ClientOptions
+from precall.client.read import Read
+from precall.client.subscription import Subscription
+from precall.client.transport import Transport
+from precall.proto import anticipation_pb2
+
+_log = logging.getLogger(__name__)
+
+Role = Literal["user", "assistant", "tool"]
+
+_ROLE_TO_WIRE: Final = {
+    "user": anticipation_pb2.TURN_ROLE_USER,
+    "assistant": anticipation_pb2.TURN_ROLE_ASSISTANT,
+    "tool": anticipation_pb2.TURN_ROLE_TOOL,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One turn, or a turn so far. ``observed_at`` by ``Clock.elapsed``; an empty ``turn_id``: the outbox's.
+
+    Raises InvalidInput as ``check_observation`` does.
+    """
+
+    role: Role
+    text: str
+    partial: bool
+    turn_id: str
+    used_ids: tuple[str, ...]
+    observed_at: float
+    said_time: datetime
+
+    def __post_init__(self) -> None:
+        check_observation(self.role, self.text, partial=self.partial)
+
+
+def check_observation(role: str, text: str, *, partial: bool) -> None:
+    """Raises InvalidInput for an unknown role, or a text that is empty although the turn is over."""
+    if role not in _ROLE_TO_WIRE:
+        raise InvalidInput(f"role {role!r} is unknown, use one of {', '.join(_ROLE_TO_WIRE)}")
+    if not partial and not text.strip():
+        raise InvalidInput("text is empty: a turn that is over says something")
+
+
+def used_ids(used: Read | Sequence[str] | None) -> tuple[str, ...]:
+    """The memory ids that a turn was built on."""
+    if isinstance(used, Read):
+        return used.used_ids
+    return (used,) if isinstance(used, str) else tuple(used or ())
+
+
+def observation(
+    clock: Clock,
+    role: Role,
+    text: str,
+    *,
+    partial: bool,
+    turn_id: str | None,
+    used: Read | Sequence[str] | None,
+) -> Observation:
+    """An observation made now."""
+    return Observation(
+        role=role,
+        text=text,
+        partial=partial,
+        turn_id=turn_id or "",
+        used_ids=used_ids(used),
+        observed_at=clock.elapsed(),
+        said_time=convert.utc(clock.wall()),
+    )
+
+
+class Outbox:
+    """A session's observations, sent one after another.
+
+    A partial that was not sent yet is replaced by any newer text of its turn. The queue is bounded: the
+    oldest partials fall out first; if only finished turns wait, the oldest of them falls out, counted and
+    logged. Sequence numbers go up by one for each observation sent and never start again, so the server
+    knows repeats.
+    """
+
+    def __init__(self, subscription: Subscription, transport: Transport, options: ClientOptions) -> None:
+        self.dropped_partials = 0
+        self.dropped_turns = 0
+        self._subscription = subscription
+        self._transport = transport
+        self._options = options
+        self._pending: deque[Observation] = deque()
+        self._sequence = 0
+        self._open_turns: dict[str, str] = {}
+        self._waiting = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def pending(self) -> int:
+        """Observations that the server has not taken yet, the one on its way not counted."""
+        return len(self._pending)
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="precall-observe")
+
+    async def close(self) -> None:
+        """Send what waits, as far as the close deadline allows and the server knows the session."""
+        if self._task is None:
+            return
+        if self._subscription.is_open:
+            try:
+                async with asyncio.timeout(self._options.close_deadline_seconds):
+                    await self._empty.wait()
+            except TimeoutError:
+                pass
+        turns = sum(not waiting.partial for waiting in self._pending)
+        if turns:
+            _log.warning("%d observed turns were not sent before the session was closed", turns)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def put(self, made: Observation) -> None:
+        """Queue an observation; returns at once. An empty partial says nothing and is left out."""
+        turn_id = self._turn_of(made)
+        if not made.text.strip():
+            return
+        self._pending = deque(
+            waiting for waiting in self._pending if not (waiting.partial and waiting.turn_id == turn_id)
+        )
+        self._pending.append(replace(made, turn_id=turn_id))
+        if len(self._pending) > self._options.max_pending_observations:
+            self._drop_one()
+        self._empty.clear()
+        self._waiting.set()
+
+    def _turn_of(self, made: Observation) -> str:
+        """Partials of one role belong together until that role's turn is over."""
+        turn_id = made.turn_id or self._open_turns.get(made.role) or str(uuid.uuid4())
+        if made.partial:
+            self._open_turns[made.role] = turn_id
+        else:
+            self._open_turns.pop(made.role, None)
+        return turn_id
+
+    def _drop_one(self) -> None:
+        oldest_partial = next((waiting for waiting in self._pending if waiting.partial), None)
+        if oldest_partial is not None:
+            self._pending.remove(oldest_partial)
+            self.dropped_partials += 1
+            return
+        self._pending.popleft()
+        self.dropped_turns += 1
+        _log.warning("an observed turn was dropped: %d wait for the server already", len(self._pending))
+
+    async def _run(self) -> None:
+        while True:
+            await self._waiting.wait()
+            await self._subscription.opened()
+            if self._pending:  # taken only now: what waited for the session may have been replaced
+                self._sequence += 1
+                await self._deliver(self._pending.popleft(), self._sequence)
+            if not self._pending:
+                self._waiting.clear()
+                self._empty.set()
+
+    async def _deliver(self, taken: Observation, sequence: int) -> None:
+        """Until the server took it, refused it, or a newer text replaced it."""
+        request = _request(self._subscription.session_id, sequence, taken)
+        backoff = Backoff(self._options.reconnect_initial_seconds, self._options.reconnect_maximum_seconds)
+        self._subscription.note_observed(sequence, taken.observed_at)
+        while not self._replaced(taken):
+            await self._subscription.opened()
+            try:
+                await self._transport.call(
+                    OBSERVE_TURN,
+                    request,
+                    deadline_seconds=self._options.observe_deadline_seconds,
+                    retry=False,
+                )
+            except NotFound:
+                self._subscription.lost()
+                wait = backoff.next()
+            except Overloaded as error:
+                wait = error.retry_after_seconds or backoff.next()
+            except (Unavailable, DeadlineExceeded):
+                wait = backoff.next()
+            except PrecallError as error:
+                self.dropped_turns += not taken.partial
+                self.dropped_partials += taken.partial
+                _log.error("an observation was refused (%s): %s", error.reason, error.message)
+                return
+            else:
+                return
+            await asyncio.sleep(wait)
+
+    def _replaced(self, taken: Observation) -> bool:
+        return taken.partial and any(waiting.turn_id == taken.turn_id for waiting in self._pending)
+
+
+def _request(session_id: str, sequence: int, taken: Observation) -> anticipation_pb2.ObserveTurnRequest:
+    return anticipation_pb2.ObserveTurnRequest(
+        session_id=session_id,
+        sequence=sequence,
+        role=_ROLE_TO_WIRE[taken.role],
+        text=taken.text,
+        partial=taken.partial,
+        turn_id=taken.turn_id,
+        said_time=convert.moment_to_wire(taken.said_time),
+        used_memory_ids=taken.used_ids,
+    )

@@ -1,0 +1,60 @@
+"""What is asked, checked before anything is sent."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from precall.client.errors import InvalidInput
+
+MAX_QUERY_CHARACTERS: Final = 20_000
+MAX_LIMIT: Final = 1000
+SEARCH_MODES: Final = ("fast", "accurate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A read's arguments. Raises InvalidInput from ``__post_init__`` for what no server would answer.
+
+    ``deadline_seconds`` bounds the wait for the server; 0 means: from the cache or not at all.
+    ``min_version``: the answer must reflect at least this version.
+    """
+
+    query: str
+    limit: int
+    budget_tokens: int
+    deadline_seconds: float
+    min_version: int
+
+    def __post_init__(self) -> None:
+        if not self.query.strip():
+            raise InvalidInput("query is empty")
+        if len(self.query) > MAX_QUERY_CHARACTERS:
+            raise InvalidInput(
+                f"query has {len(self.query)} characters, at most {MAX_QUERY_CHARACTERS} are taken: "
+                "ask what the last turn asks, not the whole conversation"
+            )
+        if not 1 <= self.limit <= MAX_LIMIT:
+            raise InvalidInput(f"limit is {self.limit}, it must lie between 1 and {MAX_LIMIT}")
+        if self.budget_tokens < 0:
+            raise InvalidInput(f"budget_tokens is {self.budget_tokens}, it must be 0 or more")
+        if not self.deadline_seconds >= 0:
+            raise InvalidInput(f"deadline_ms is {self.deadline_seconds * 1000:g}, it must be 0 or more")
+        if self.min_version < 0:
+            raise InvalidInput(f"min_version is {self.min_version}, it must be 0 or more")
+
+
+def check_mode(mode: str) -> None:
+    """Raises InvalidInput for a search mode that there is not."""
+    if mode not in SEARCH_MODES:
+        raise InvalidInput(f"mode {mode!r} is unknown, use one of {', '.join(SEARCH_MODES)}")
+
+
+def conversation(conversation_id: UUID | str | None) -> str:
+    """The id as text, a new one for None. Raises InvalidInput for what is no UUID."""
+    if conversation_id is None:
+        return str(uuid.uuid4())
+    try:
+        return str(UUID(str(conversation_id)))
+    except ValueError:
+        raise InvalidInput(f"conversation_id {conversation_id!r} is no UUID: use uuid.uuid4()") from None

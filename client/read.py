@@ -1,0 +1,106 @@
+"""What a read returns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from precall.client.memory import Memory
+
+
+class ReadSource(StrEnum):
+    """Who answered."""
+
+    CACHE = "cache"
+    SERVER = "server"
+    BOTH = "both"
+
+
+class ReadStatus(StrEnum):
+    """HIT: something was found. EMPTY: there is nothing. DEGRADED: see ``Read.reason``."""
+
+    HIT = "hit"
+    EMPTY = "empty"
+    DEGRADED = "degraded"
+
+
+class ReadDecision(StrEnum):
+    """Why this source answered. The first four are the cache's own judgement of what it holds."""
+
+    COMPLETE = "complete"  # it holds every memory that the session may see
+    SURE = "sure"  # what it does not hold cannot reach the top
+    BORDERLINE = "borderline"  # the server was raced against the deadline
+    MISS = "miss"  # the server was asked
+    STALE = "stale"  # the cache may be behind: the stream is silent, broken, or not yet answered
+    BEHIND = "behind"  # the read demands a version that the cache has not reached
+    UNENCODED = "unencoded"  # the query could not be embedded in this process
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """The parts of a total; each lies in [0, 1] before its weight. ``rerank``: ACCURATE search alone."""
+
+    total: float
+    relevance: float
+    importance: float
+    recency: float
+    dense: float
+    keyword: float
+    rerank: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadItem:
+    """One memory that answers, with why it stands where it stands.
+
+    ``rung``: the ladder level that it stands on. ``age``: since its event. ``predictor``: what made the
+    server push it; empty when the server answered.
+    """
+
+    memory: Memory
+    score: ScoreParts
+    rung: str
+    age: timedelta
+    predictor: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """An answer. ``text`` is a block for the prompt within the budget; ``items`` are all that were asked for.
+
+    included: how many leading items the block holds.
+    reason: why the status is degraded, or why the server's answer was not waited for; else empty.
+    elapsed_ms: everything, ``encode_ms`` (the query's embedding in this process) inside.
+    version: of the tenant's memories that the answer reflects.
+    staleness_ms: since the server was last heard from; 0 when it answered itself.
+    truncated: the query was longer than the model takes, and its beginning was used.
+    """
+
+    text: str
+    items: tuple[ReadItem, ...]
+    included: int
+    source: ReadSource
+    status: ReadStatus
+    decision: ReadDecision
+    reason: str
+    elapsed_ms: float
+    encode_ms: float
+    version: int
+    staleness_ms: float
+    truncated: bool
+
+    @property
+    def used_ids(self) -> tuple[str, ...]:
+        """The ids of the memories that the block holds: what ``observe(..., used=read)`` reports."""
+        return tuple(item.memory.id for item in self.items[: self.included])
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The server's own answer to a search. ``visible``: memories on the rungs searched."""
+
+    items: Sequence[ReadItem]
+    version: int
+    visible: int
+    truncated: bool
+    parts: tuple[str, ...] = ()

@@ -1,0 +1,303 @@
+"""A conversation: observe what is said, read what is known."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType, TracebackType
+from typing import Self
+from uuid import UUID
+
+from precall.client import convert
+from precall.client.circuit import Circuit
+from precall.client.clock import Clock
+from precall.client.encoder_supply import EncoderSupply
+from precall.client.errors import ClientClosed
+from precall.client.memories import Memories
+from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
+from precall.client.methods import SEARCH
+from precall.client.observation import Outbox, Role, observation
+from precall.client.options import ClientOptions
+from precall.client.question import Question, check_mode, conversation
+from precall.client.read import Read, SearchResult
+from precall.client.read_report import read_report
+from precall.client.reading import Reader
+from precall.client.reports import Reporter
+from precall.client.state import SessionState
+from precall.client.subscription import Subscription
+from precall.client.transport import Transport
+from precall.client.watcher import Watcher
+from precall.proto import retrieval_pb2
+
+
+class AsyncSession:
+    """Made by ``AsyncClient.session``; use it inside ``async with``.
+
+    Entering does not wait for the server: while it is away the session is degraded, and recovers by itself.
+    The scope is bound here and is no argument of a read, so a model cannot choose whose memories it sees.
+    """
+
+    def __init__(
+        self,
+        scope: Mapping[str, str],
+        conversation_id: UUID | str | None,
+        *,
+        transport: Transport,
+        watcher: Watcher,
+        encoders: EncoderSupply,
+        reporter: Reporter,
+        circuit: Circuit,
+        memories: Memories,
+        options: ClientOptions,
+        clock: Clock,
+    ) -> None:
+        wire_scope = convert.scope_to_wire(scope)
+        self._scope = MappingProxyType(dict(scope))
+        self._conversation_id = conversation(conversation_id)
+        self._session_id = str(uuid.uuid4())
+        self._wire_scope = wire_scope
+        self._transport = transport
+        self._encoders = encoders
+        self._reporter = reporter
+        self._memories = memories
+        self._options = options
+        self._clock = clock
+        self._subscription = Subscription(
+            self._session_id,
+            self._scope,
+            self._conversation_id,
+            transport=transport,
+            watcher=watcher,
+            reporter=reporter,
+            options=options,
+            clock=clock,
+        )
+        self._outbox = Outbox(self._subscription, transport, options)
+        self._reader = Reader(
+            self._subscription,
+            wire_scope,
+            transport=transport,
+            encoders=encoders,
+            circuit=circuit,
+            clock=clock,
+        )
+        self._written_version = 0
+        self._entered = False
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise ClientClosed("a session is entered once: make another one with client.session(...)")
+        self._entered = True
+        self._subscription.start()
+        self._outbox.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered = False
+        await self._outbox.close()
+        await self._reader.close()
+        await self._subscription.close()
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    @property
+    def conversation_id(self) -> str:
+        return self._conversation_id
+
+    @property
+    def scope(self) -> Mapping[str, str]:
+        """Level name -> value; read-only."""
+        return self._scope
+
+    @property
+    def state(self) -> SessionState:
+        """How the session stands at this moment."""
+        subscription, cache = self._subscription, self._subscription.cache
+        return SessionState(
+            items=cache.items,
+            wire_bytes=cache.wire_bytes,
+            complete_rungs=cache.complete_rungs,
+            version=cache.version,
+            connected=subscription.connected,
+            ready=subscription.in_step and cache.settled,
+            lease_seconds=subscription.lease_seconds,
+            pushes=subscription.pushes,
+            refused_items=subscription.refused_items,
+            last_lead_seconds=subscription.last_lead_seconds,
+            pending_observations=self._outbox.pending,
+            dropped_partials=self._outbox.dropped_partials,
+            dropped_turns=self._outbox.dropped_turns,
+            encoder_ready=self._encoders.encoder is not None,
+        )
+
+    def observe(
+        self,
+        role: Role,
+        text: str,
+        *,
+        partial: bool = False,
+        turn_id: str | None = None,
+        used: Read | Sequence[str] | None = None,
+    ) -> None:
+        """Tell what was said, or with ``partial`` what was said so far of a turn; returns at once.
+
+        Sent in order in the background and retried. ``used``: the read, or the memory ids, that the turn was
+        built on. Raises InvalidInput for an unknown role or an empty text; an empty partial is left out.
+        """
+        self._check_entered()
+        self._outbox.put(observation(self._clock, role, text, partial=partial, turn_id=turn_id, used=used))
+        if role == "user" and self._encoders.encoder is not None and text.strip():
+            self._encoders.encoder.warm(text)  # a read of the very same words comes next, as often as not
+
+    async def read(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        budget_tokens: int = 2000,
+        deadline_ms: float | None = None,
+        min_version: int | None = None,
+    ) -> Read:
+        """What is known about ``query``: from the cache when that is as good as the server, else from it.
+
+        Sees every memory that this session wrote. Never raises for an outage: the status is then "degraded"
+        and ``reason`` says why. Raises InvalidInput, before any I/O, for arguments that make no sense.
+
+        deadline_ms: the longest wait for the server (``ClientOptions.read_deadline_ms``); 0: do not ask.
+        """
+        self._check_entered()
+        deadline = self._options.read_deadline_ms if deadline_ms is None else deadline_ms
+        read = await self._reader.read(
+            Question(
+                query=query,
+                limit=limit,
+                budget_tokens=budget_tokens,
+                deadline_seconds=deadline / 1000,
+                min_version=max(min_version or 0, self._written_version),
+            )
+        )
+        self._reporter.add_read(read_report(self._session_id, read))
+        return read
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        mode: str = "fast",
+        min_version: int | None = None,
+        as_of: datetime | None = None,
+        truncate: bool = False,
+        deadline_seconds: float | None = None,
+    ) -> SearchResult:
+        """Ask the server, never the cache; raises on failure. ``mode``: "fast" or "accurate" (reranked).
+
+        ``as_of``: answer as the ladder stood then. The server embeds the query itself.
+        """
+        self._check_entered()
+        check_mode(mode)
+        deadline = self._options.write_deadline_seconds if deadline_seconds is None else deadline_seconds
+        question = Question(
+            query=query,
+            limit=limit,
+            budget_tokens=0,
+            deadline_seconds=deadline,
+            min_version=max(min_version or 0, self._written_version),
+        )
+        request = retrieval_pb2.SearchRequest(
+            scope=self._wire_scope,
+            query=question.query,
+            mode=f"SEARCH_MODE_{mode.upper()}",
+            limit=question.limit,
+            min_version=question.min_version,
+            truncate=truncate,
+        )
+        if as_of is not None:
+            request.as_of.CopyFrom(convert.moment_to_wire(as_of, name="as_of"))
+        response = await self._transport.call(SEARCH, request, deadline_seconds=question.deadline_seconds)
+        return convert.search_from_wire(response, now=convert.utc(self._subscription.server_now))
+
+    async def remember(
+        self,
+        text: str,
+        *,
+        key: str = "",
+        kind: str = "fact",
+        confidence: float | None = None,
+        importance: float | None = None,
+        event_time: datetime | None = None,
+        said_time: datetime | None = None,
+        valid_from: datetime | None = None,
+        valid_until: datetime | None = None,
+        expires_at: datetime | None = None,
+        source: MemorySource | None = None,
+        questions: Sequence[str] = (),
+        metadata: Mapping[str, str] | None = None,
+        pinned: bool = False,
+        id: str = "",
+        truncate: bool = False,
+        request_id: str | None = None,
+    ) -> Written:
+        """Write one memory on the session's rung; durable when it returns. Raises on failure.
+
+        The arguments are those of ``MemoryDraft``. ``source`` defaults to this conversation.
+        """
+        draft = MemoryDraft(
+            text=text,
+            key=key,
+            kind=kind,
+            confidence=confidence,
+            importance=importance,
+            event_time=event_time,
+            said_time=said_time,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            expires_at=expires_at,
+            source=source or MemorySource(conversation_id=self._conversation_id),
+            questions=tuple(questions),
+            metadata=dict(metadata or {}),
+            pinned=pinned,
+            id=id,
+        )
+        (written,) = await self.remember_many([draft], truncate=truncate, request_id=request_id)
+        return written
+
+    async def remember_many(
+        self, drafts: Sequence[MemoryDraft], *, truncate: bool = False, request_id: str | None = None
+    ) -> list[Written]:
+        """Write memories on the session's rung, all or none. Raises on failure."""
+        self._check_entered()
+        written = await self._memories.write(self._scope, drafts, truncate=truncate, request_id=request_id)
+        self._written_version = max(self._written_version, *(each.version for each in written))
+        return list(written)
+
+    async def forget(self, *ids: str, request_id: str | None = None) -> Forgotten:
+        """Destroy memories, their history included. Raises on failure.
+
+        Returns when no client's cache can serve them any more, which may take as long as a lease.
+        """
+        self._check_entered()
+        forgotten = await self._memories.delete(self._scope, ids, request_id=request_id)
+        self._subscription.cache.invalidate(
+            forgotten.deleted_ids, version=forgotten.version, superseded=False
+        )
+        return forgotten
+
+    async def ready(self, timeout: float | None = None) -> bool:
+        """Wait until the cache was filled and queries are embedded here; False: ``timeout`` (s) ran out."""
+        self._check_entered()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._subscription.settled()
+                await self._encoders.decided()
+        except TimeoutError:
+            return False
+        return True
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise ClientClosed("the session is not open: use it inside `async with`")

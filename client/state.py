@@ -1,0 +1,33 @@
+"""A session at one moment, for dashboards, tests and the curious."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """A snapshot; nothing in it changes.
+
+    items, wire_bytes: what the cache holds.  complete_rungs: ladder levels held in whole.  version: that the
+    cache reflects, 0 before the first push.  ready: a whole push came over the present connection.
+    lease_seconds: for how long cached items may still be served without another word from the server.
+    last_lead_seconds: from the last observation to the push that it caused, None before the first.
+    """
+
+    items: int
+    wire_bytes: int
+    complete_rungs: tuple[str, ...]
+    version: int
+    connected: bool
+    ready: bool
+    lease_seconds: float
+    pushes: int
+    refused_items: int
+    last_lead_seconds: float | None
+    pending_observations: int
+    dropped_partials: int
+    dropped_turns: int
+    encoder_ready: bool
+
+    @property
+    def lease_fresh(self) -> bool:
+        return self.lease_seconds > 0

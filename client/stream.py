@@ -1,0 +1,75 @@
+"""One connection of the Watch stream, as the sessions see it."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from precall.client import convert
+from precall.client.clock import Clock
+from precall.client.lease import Lease
+from precall.proto import anticipation_pb2
+
+SILENT_INTERVALS: Final = 3
+"""Heartbeats missed in a row before the stream counts as lost."""
+_OFFSETS_KEPT: Final = 5
+
+
+class Stream:
+    """Made when the server's StreamOpened arrives; never reopened: a new connection is a new Stream.
+
+    The lease belongs to the stream. What another stream brought is served under *that* stream's lease: the
+    server waits for that one before it acks a delete.
+    """
+
+    def __init__(
+        self, stream_id: str, opened: anticipation_pb2.StreamOpened, *, asked_at: float, clock: Clock
+    ) -> None:
+        self.stream_id = stream_id
+        self.model_fingerprint = opened.model_fingerprint
+        self.heartbeat_seconds = convert.seconds_from_wire(opened.heartbeat_interval) or 1.0
+        self.maximum_age = (
+            convert.seconds_from_wire(opened.maximum_age) if opened.HasField("maximum_age") else float("inf")
+        )
+        self.lease = Lease(clock)
+        self.lease.renewed_from(asked_at, convert.seconds_from_wire(opened.lease))
+        self.applied_sequence = 0
+        self._clock = clock
+        self._closed = asyncio.Event()
+        self._heard_at = clock.elapsed()
+        self._offsets: deque[float] = deque(maxlen=_OFFSETS_KEPT)
+        if opened.HasField("server_time"):
+            self.note_server_time(convert.unix_seconds(opened.server_time))
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long a silence is borne."""
+        return SILENT_INTERVALS * self.heartbeat_seconds
+
+    @property
+    def alive(self) -> bool:
+        """Connected, and heard from within the last heartbeats."""
+        return not self._closed.is_set() and self._clock.elapsed() - self._heard_at <= self.silence_seconds
+
+    @property
+    def seconds_since_heard(self) -> float:
+        return self._clock.elapsed() - self._heard_at
+
+    @property
+    def server_offset(self) -> float:
+        """Seconds to add to this computer's wall clock: the median of the last heartbeats."""
+        return sorted(self._offsets)[len(self._offsets) // 2] if self._offsets else 0.0
+
+    def note_applied(self, sequence: int) -> None:
+        """An event was applied to the caches."""
+        self.applied_sequence = sequence
+        self._heard_at = self._clock.elapsed()
+
+    def note_server_time(self, unix_seconds: float) -> None:
+        self._offsets.append(unix_seconds - self._clock.wall())
+
+    def close(self) -> None:
+        self._closed.set()
+
+    async def closed(self) -> None:
+        """Wait until the connection is lost."""
+        await self._closed.wait()

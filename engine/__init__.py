@@ -1,0 +1,1 @@
+"""The in-process core: encoders, batching, memories, indexes, retrieval, anticipation. No gRPC here."""

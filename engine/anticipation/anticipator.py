@@ -1,0 +1,284 @@
+"""Sessions and streams: what was observed goes in, what the next reads need goes out, deletes reach all.
+
+Only the event loop may call in. Every method that changes what a session holds queues the matching event
+before it awaits anything, so a stream's order is the order of truth.
+"""
+
+from collections.abc import Sequence
+
+from precall.engine.anticipation.confirmation import NEVER, Confirmation
+from precall.engine.anticipation.conversation import Conversation, Turn
+from precall.engine.anticipation.events import (
+    Draining,
+    Heartbeat,
+    Invalidation,
+    Push,
+    SessionEnded,
+    StreamOpened,
+)
+from precall.engine.anticipation.held import HeldSet
+from precall.engine.anticipation.lease import Lease
+from precall.engine.anticipation.observer import AnticipationObserver
+from precall.engine.anticipation.prediction import Prediction
+from precall.engine.anticipation.predictor import Predictor
+from precall.engine.anticipation.session import Session
+from precall.engine.anticipation.settings import AnticipationSettings
+from precall.engine.anticipation.stream import Stream
+from precall.engine.change import Change, ChangeCause
+from precall.engine.clock import Clock
+from precall.engine.errors import AlreadyExists, Overloaded, SessionNotFound, StreamNotFound
+from precall.engine.index.partition import Partition
+from precall.engine.memory.ladder import Ladder, Rung
+
+DRAIN_REASON = "the server is shutting down"
+
+
+class Anticipator:
+    """All sessions of one server process."""
+
+    def __init__(
+        self,
+        settings: AnticipationSettings,
+        predictors: Sequence[Predictor],
+        clock: Clock,
+        observer: AnticipationObserver,
+        model_fingerprint: str,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._observer = observer
+        self._fingerprint = model_fingerprint
+        self._streams: dict[str, Stream] = {}
+        self._sessions: dict[str, Session] = {}
+        self._departed: list[Session] = []  # connection gone, lease perhaps not
+        self._published: dict[str, int] = {}  # tenant -> version up to which changes were queued
+        self._prediction = Prediction(
+            predictors, clock, observer, self.send, part_items=settings.push_part_items
+        )
+
+    # Streams
+
+    def open_stream(self, tenant_id: str, stream_id: str) -> Stream:
+        """Raises AlreadyExists for an id in use: a client makes a new one for each connection."""
+        if stream_id in self._streams:
+            raise AlreadyExists("this stream_id is in use: make a new UUID for each Watch call")
+        settings = self.settings
+        stream = Stream(
+            stream_id,
+            tenant_id,
+            Lease(self._clock, settings.lease_seconds),
+            self._clock,
+            patience=settings.heartbeat_seconds,
+            capacity=settings.stream_queue_events,
+        )
+        self._streams[stream_id] = stream
+        stream.send(
+            StreamOpened(
+                settings.heartbeat_seconds,
+                settings.lease_seconds,
+                settings.maximum_age_seconds,
+                self._fingerprint,
+                self._clock.wall(),
+            )
+        )
+        return stream
+
+    def heartbeat(self, tenant_id: str) -> Heartbeat:
+        return Heartbeat(self._published.get(tenant_id, 0), self._clock.wall())
+
+    def close_stream(self, stream: Stream, reason: str) -> None:
+        """The connection is gone. What its sessions hold is remembered until their lease has run out."""
+        stream.end(reason)
+        self._streams.pop(stream.id, None)
+        for session in [s for s in self._sessions.values() if s.stream is stream]:
+            del self._sessions[session.id]
+            self._departed.append(session)
+        self._forget_expired()
+
+    def renew_lease(self, tenant_id: str, stream_id: str, applied_sequence: int) -> float:
+        """Seconds granted; 0 when the client must first apply what it was sent."""
+        stream = self._stream(tenant_id, stream_id)
+        stream.acknowledge(applied_sequence)
+        return 0.0 if stream.behind else stream.lease.grant()
+
+    @property
+    def longest_lease(self) -> float:
+        """Seconds until no client of this process may serve anything from its cache."""
+        sessions = [*self._sessions.values(), *self._departed]
+        return max((session.stream.lease.remaining for session in sessions), default=0.0)
+
+    # Sessions
+
+    def open_session(
+        self,
+        *,
+        tenant_id: str,
+        stream_id: str,
+        session_id: str,
+        conversation_id: str,
+        rung: Rung,
+        ladder: Ladder,
+        partitions: Sequence[Partition],
+        version: int,
+        max_items: int = 0,
+        max_bytes: int = 0,
+    ) -> Session:
+        """Start to push for a session; ``partitions`` are its lineage's at ``version`` or later."""
+        settings = self.settings
+        stream = self._stream(tenant_id, stream_id)
+        if sum(1 for s in self._sessions.values() if s.stream is stream) >= settings.sessions_per_stream:
+            raise Overloaded(
+                f"a stream carries at most {settings.sessions_per_stream} sessions: open another client",
+                retry_after_seconds=settings.heartbeat_seconds,
+            )
+        session = Session(
+            id=session_id,
+            tenant_id=tenant_id,
+            conversation_id=conversation_id,
+            rung=rung,
+            ladder=ladder,
+            partitions=partitions,
+            stream=stream,
+            held=HeldSet(
+                max_items=min(max_items or settings.max_items, settings.max_items),
+                max_bytes=min(max_bytes or settings.max_bytes, settings.max_bytes),
+                coverages_kept=settings.coverages_kept,
+            ),
+            conversation=Conversation(settings.turns_kept),
+        )
+        self._take_over(session)
+        self._sessions[session_id] = session
+        self._published.setdefault(tenant_id, version)
+        session.announced_version = self._published[tenant_id]
+        self.send(
+            session,
+            session.open_push(complete_below=settings.complete_below, part_items=settings.push_part_items),
+        )
+        session.reset_sequence = stream.sent
+        return session
+
+    def observe(self, tenant_id: str, session_id: str, sequence: int, turn: Turn, *, partial: bool) -> bool:
+        """Take an observation; False when it was taken before. Prediction follows on its own."""
+        session = self._session(tenant_id, session_id)
+        if sequence <= session.sequence:
+            return False
+        session.sequence = sequence
+        session.conversation.observe(turn, partial=partial)
+        if not session.wholly_complete:
+            self._prediction.request(session)
+        return True
+
+    def close_session(self, tenant_id: str, session_id: str) -> None:
+        """The client dropped the cache. A session that is not known is closed already."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.tenant_id == tenant_id:
+            del self._sessions[session_id]
+
+    # Changes
+
+    def announce(self, change: Change) -> Confirmation:
+        """Queue what every session must know of a change; the caller awaits the confirmation before it acks.
+
+        Call it once per version, in the order of versions. An invalidation goes out before the push that
+        carries the new version, so that a cache which claims the version holds neither too much nor too little.
+        """
+        self._published[change.tenant_id] = change.version
+        confirmation = Confirmation(self._invalidate(change), self._clock, self._observer)
+        for session in self._of_tenant(change.tenant_id):
+            session.announced_version = change.version
+            added = [m for m in change.added if m.memory.rung.is_visible_from(session.rung)]
+            if added or any(r.rung.is_visible_from(session.rung) for r in change.removed):
+                self.send(session, session.written_push(added, part_items=self.settings.push_part_items))
+        return confirmation
+
+    async def drop_tenant(self, tenant_id: str) -> None:
+        """End every session of a tenant that is being destroyed; returns when no cache can serve it."""
+        waiting: dict[Stream, int] = {}
+        for stream in {s.stream for s in self._holders(tenant_id)}:
+            ids = [s.id for s in self._holders(tenant_id) if s.stream is stream]
+            body = Invalidation((), self._published.get(tenant_id, 0), ChangeCause.DELETED, ids)
+            waiting[stream] = stream.send(body, confirm=True) if stream.open else NEVER
+        for session in list(self._of_tenant(tenant_id)):
+            del self._sessions[session.id]
+            session.stream.send(SessionEnded(session.id, "the tenant was deleted"))
+        await Confirmation(waiting, self._clock, self._observer).wait()
+        self._published.pop(tenant_id, None)
+        for stream in [s for s in self._streams.values() if s.tenant_id == tenant_id]:
+            self.close_stream(stream, "the tenant was deleted")
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Ask every client to leave, stop predicting, and end the streams."""
+        await self._prediction.close()
+        for stream in list(self._streams.values()):
+            stream.send(Draining(grace_seconds))
+            stream.end(DRAIN_REASON)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError when the books disagree; for tests."""
+        for session in self._sessions.values():
+            session.held.check_integrity()
+            assert session.stream.tenant_id == session.tenant_id
+            assert all(p.rung.is_visible_from(session.rung) for p in session.partitions)
+
+    # Internal
+
+    def _stream(self, tenant_id: str, stream_id: str) -> Stream:
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.tenant_id != tenant_id:
+            raise StreamNotFound(
+                "no such stream: call Watch with a new stream_id, then open the session again"
+            )
+        return stream
+
+    def _session(self, tenant_id: str, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None or session.tenant_id != tenant_id:
+            raise SessionNotFound("no such session: open it on a live stream")
+        return session
+
+    def _of_tenant(self, tenant_id: str) -> list[Session]:
+        return [s for s in self._sessions.values() if s.tenant_id == tenant_id]
+
+    def _holders(self, tenant_id: str) -> list[Session]:
+        """Sessions whose clients may hold something, connected or not."""
+        self._forget_expired()
+        return [*self._of_tenant(tenant_id), *(s for s in self._departed if s.tenant_id == tenant_id)]
+
+    def _forget_expired(self) -> None:
+        self._departed = [s for s in self._departed if s.stream.lease.remaining > 0]
+
+    def _take_over(self, session: Session) -> None:
+        """Answer from now on for what an earlier connection of the same session may still hold and serve."""
+        foreign = self._sessions.get(session.id)
+        if foreign is not None and foreign.tenant_id != session.tenant_id:
+            raise AlreadyExists("this session_id is in use: make a new UUID")
+        for earlier in [s for s in self._holders(session.tenant_id) if s.id == session.id]:
+            session.inherited.update(earlier.held.ids, earlier.inherited)
+            session.stream.lease.cover(earlier.stream.lease)
+            if earlier in self._departed:
+                self._departed.remove(earlier)
+
+    def _invalidate(self, change: Change) -> dict[Stream, int]:
+        """Queue invalidations; returns for each stream that must confirm the sequence to wait for."""
+        waiting: dict[Stream, int] = {}
+        removed_by_stream: dict[Stream, set[str]] = {}
+        for session in self._holders(change.tenant_id):
+            for removed in change.removed:
+                if session.may_hold(removed.id):
+                    session.held.remove(removed.id)
+                    session.inherited.discard(removed.id)
+                    removed_by_stream.setdefault(session.stream, set()).add(removed.id)
+        for stream, ids in removed_by_stream.items():
+            body = Invalidation(sorted(ids), change.version, change.cause)
+            waiting[stream] = stream.send(body, confirm=True) if stream.open else NEVER
+            self._observer.invalidated(len(ids))
+        return waiting
+
+    def send(self, session: Session, pushes: Sequence[Push]) -> None:
+        """Queue a difference, unless the session has ended meanwhile."""
+        if self._sessions.get(session.id) is not session:
+            return
+        for push in pushes:
+            session.stream.send(push)
+            for predictor in {item.predictor for item in push.items}:
+                self._observer.pushed(predictor, sum(1 for i in push.items if i.predictor == predictor))

@@ -1,0 +1,113 @@
+"""What a client's stream carries, as plain data; the gRPC edge turns it into messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.change import ChangeCause
+from precall.engine.memory.memory import IndexedMemory
+from precall.scoring.keyword import Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class PushedMemory:
+    """A memory on its way into a cache, and the predictor that is to be credited or blamed for it."""
+
+    indexed: IndexedMemory
+    level: str
+    predictor: str
+
+
+@dataclass(frozen=True, slots=True)
+class PushedCoverage:
+    """No memory that the session may see and does not hold has a total above ``floor`` for this query.
+
+    ``vector``: float32 unit vector, shape ``(dimension,)``.
+    """
+
+    id: int
+    vector: NDArray[np.float32]
+    terms: frozenset[str]
+    floor: float
+    version: int
+    predictor: str
+
+
+@dataclass(frozen=True, slots=True)
+class RungClaim:
+    """What a session may believe of one rung. ``statistics`` is None for a complete rung: the client counts."""
+
+    level: str
+    complete: bool
+    memories: int
+    statistics: Statistics | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """A part of a difference; the claims of all parts of one ``push_id`` take effect with the ``last``."""
+
+    session_id: str
+    push_id: int
+    version: int
+    reset: bool = False
+    last: bool = True
+    items: Sequence[PushedMemory] = ()
+    evicted_ids: Sequence[str] = ()
+    coverage: PushedCoverage | None = None
+    retired_coverage_ids: Sequence[int] = ()
+    rungs: Sequence[RungClaim] = ()
+    caused_at: float | None = None
+    caused_by_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidation:
+    """Drop these memories from every session, and these sessions' caches whole."""
+
+    memory_ids: Sequence[str]
+    version: int
+    cause: ChangeCause
+    session_ids: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Everything that concerns the stream up to this version was sent before this event."""
+
+    version: int
+    wall_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    heartbeat_seconds: float
+    lease_seconds: float
+    maximum_age_seconds: float
+    model_fingerprint: str
+    wall_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    session_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    grace_seconds: float
+
+
+EventBody = Push | Invalidation | Heartbeat | StreamOpened | SessionEnded | Draining
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """``sequence`` counts from 1 without gaps; ``confirm``: somebody waits until this one was applied."""
+
+    sequence: int
+    body: EventBody
+    confirm: bool = False

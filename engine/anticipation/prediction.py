@@ -1,0 +1,77 @@
+"""Running the predictors: one prediction a session at a time, always from the newest observation."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from precall.engine.anticipation.events import Push
+from precall.engine.anticipation.observer import AnticipationObserver
+from precall.engine.anticipation.predictor import Predictor, Proposal, Situation
+from precall.engine.anticipation.session import Session
+from precall.engine.clock import Clock
+from precall.engine.errors import PrecallError
+
+
+class Prediction:
+    """Turns observations into pushes, in tasks of its own."""
+
+    def __init__(
+        self,
+        predictors: Sequence[Predictor],
+        clock: Clock,
+        observer: AnticipationObserver,
+        send: Callable[[Session, Sequence[Push]], None],
+        *,
+        part_items: int,
+    ) -> None:
+        self._predictors = predictors
+        self._clock = clock
+        self._observer = observer
+        self._send = send
+        self._part_items = part_items
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def request(self, session: Session) -> None:
+        """Predict for a session; while that runs, newer observations replace each other, none queues up."""
+        session.outdated = True
+        if not session.predicting:
+            session.predicting = True
+            task = asyncio.create_task(self._run(session), name=f"predict {session.id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, session: Session) -> None:
+        try:
+            while session.outdated and session.stream.open:
+                session.outdated = False
+                started, caused_at = self._clock.monotonic(), self._clock.wall()
+                for predictor in self._predictors:
+                    await self._propose(predictor, session, caused_at)
+                self._observer.predicted(self._clock.monotonic() - started)
+        finally:
+            session.predicting = False
+
+    async def _propose(self, predictor: Predictor, session: Session, caused_at: float) -> None:
+        situation = Situation(
+            session.tenant_id, session.partitions, session.conversation, session.announced_version
+        )
+        try:
+            proposals = await predictor.propose(situation)
+        except PrecallError as error:  # a guess that could not be made costs nothing but the guess
+            self._observer.prediction_failed(error.reason)
+            return
+        for proposal in proposals:
+            current = _without_removed(proposal, session)
+            self._send(
+                session, session.answer_push(current, caused_at=caused_at, part_items=self._part_items)
+            )
+
+
+def _without_removed(proposal: Proposal, session: Session) -> Proposal:
+    """Leave out what a write has removed since; what a later one removes will be found among what is held."""
+    memories = [m for m in proposal.memories if any(m.memory.id in p for p in session.partitions)]
+    return Proposal(proposal.predictor, memories, proposal.version, proposal.query)

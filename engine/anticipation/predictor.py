@@ -1,0 +1,52 @@
+"""What a predictor is: from a conversation so far to memories that the next reads may need."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.anticipation.conversation import Conversation
+from precall.engine.index.partition import Partition
+from precall.engine.memory.memory import IndexedMemory
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuery:
+    """The query that a proposal answers, and the total score under which it left memories out."""
+
+    vector: NDArray[np.float32]
+    terms: frozenset[str]
+    floor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Memories worth holding, best first, by whom, as of which version, and for which query."""
+
+    predictor: str
+    memories: Sequence[IndexedMemory]
+    version: int
+    query: AnsweredQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a predictor may look at: one tenant, the rungs one session may see, what was said."""
+
+    tenant_id: str
+    partitions: Sequence[Partition]
+    conversation: Conversation
+    version: int
+
+
+class Predictor(Protocol):
+    @property
+    def name(self) -> str:
+        """Stands beside each item that it brought, in replies and in metrics."""
+        ...
+
+    async def propose(self, situation: Situation) -> Sequence[Proposal]:
+        """What the next reads may need; empty when there is nothing to say."""
+        ...

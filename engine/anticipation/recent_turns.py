@@ -1,0 +1,58 @@
+"""The predictor that retrieves with what is being said right now."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.anticipation.predictor import AnsweredQuery, Proposal, Situation
+from precall.engine.clock import Clock
+from precall.engine.index.partition import find_indexed
+from precall.engine.retrieval.query import Query
+from precall.engine.retrieval.search import search_fast
+from precall.scoring.terms import analyze
+
+Embed = Callable[[str, str], Awaitable[NDArray[np.float32]]]
+"""(tenant id, text) -> float32 unit vector; long texts are cut, which a guess can afford."""
+
+CONTEXT_TURNS: Final = 3
+_EVERYTHING_SENT: Final = 0.0
+
+
+class RecentTurns:
+    """Retrieves with the latest utterance and, once it is finished, with the last few turns together."""
+
+    name = "recent_turns"
+
+    def __init__(self, embed: Embed, clock: Clock, *, items_per_query: int) -> None:
+        self._embed = embed
+        self._clock = clock
+        self._items = items_per_query
+
+    async def propose(self, situation: Situation) -> Sequence[Proposal]:
+        return [await self._retrieve(situation, text) for text in self._queries(situation)]
+
+    def _queries(self, situation: Situation) -> list[str]:
+        conversation = situation.conversation
+        latest = conversation.latest
+        if latest is None or not latest.text.strip():
+            return []
+        texts = [latest.text]
+        if not conversation.speaking:
+            texts.append(" ".join(turn.text for turn in conversation.recent(CONTEXT_TURNS)))
+        return list(dict.fromkeys(texts))
+
+    async def _retrieve(self, situation: Situation, text: str) -> Proposal:
+        vector = await self._embed(situation.tenant_id, text)
+        terms = analyze(text)
+        query = Query(vector, terms, self._clock.wall(), limit=self._items)
+        hits = search_fast(situation.partitions, query)
+        indexed = [find_indexed(situation.partitions, hit.memory.id) for hit in hits]
+        floor = hits[-1].score.total if len(hits) == self._items else _EVERYTHING_SENT
+        return Proposal(
+            predictor=self.name,
+            memories=[memory for memory in indexed if memory is not None],
+            version=situation.version,
+            query=AnsweredQuery(vector, frozenset(terms), floor),
+        )

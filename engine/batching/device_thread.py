@@ -1,0 +1,121 @@
+"""The thread that owns the device: takes a batch, encodes it, reports, takes the next."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.batching.queue import WorkQueue
+from precall.engine.batching.work import Batch, Ticket, Turn
+from precall.engine.encoding.encoder import EncodedBatch, Encoder
+from precall.engine.encoding.numerics import unit_rows
+from precall.engine.errors import ModelUnavailable, PrecallError
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """A batch that left the device: ``encoded`` or ``failure``, and ``tickets``, the claims on each work."""
+
+    batch: Batch
+    tickets: Sequence[Sequence[Ticket]]
+    device_seconds: float
+    encoded: EncodedBatch | None
+    failure: PrecallError | None
+
+    @property
+    def has_sound_row(self) -> bool:
+        return self.encoded is not None and len(self.encoded.errors) < len(self.batch.works)
+
+    def row(self, row: int) -> tuple[NDArray[np.float32] | None, PrecallError | None]:
+        """The vector of work ``row`` (its own read-only copy), or why there is none."""
+        if self.encoded is None:
+            return None, self.failure
+        error = self.encoded.errors.get(row)
+        if error is not None:
+            return None, error
+        vector = self.encoded.vectors[row].copy()
+        vector.flags.writeable = False
+        return vector, None
+
+
+class DeviceThread:
+    """Survives whatever a batch raises. ``deliver`` and ``deliver_expired`` are called on this thread."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        queue: WorkQueue,
+        guarded: threading.Condition,
+        *,
+        deliver: Callable[[BatchResult], object],
+        deliver_expired: Callable[[Sequence[Ticket]], object],
+    ) -> None:
+        """``guarded`` guards ``queue``; whoever admits work notifies it."""
+        self._encoder = encoder
+        self._queue = queue
+        self._guarded = guarded
+        self._deliver = deliver
+        self._deliver_expired = deliver_expired
+        self._stopping = False
+        # A daemon, so that a device that hangs cannot keep the process from ending.
+        self._thread = threading.Thread(target=self._work, name="precall-device", daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop_when_idle(self) -> None:
+        with self._guarded:
+            self._stopping = True
+            self._guarded.notify()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (turn := self._next_turn()) is not None:
+            if turn.expired:
+                self._deliver_expired(turn.expired)
+            if turn.batch is not None:
+                self._deliver(self._compute(turn.batch))
+
+    def _next_turn(self) -> Turn | None:
+        """Wait for work; None when stopping and nothing is left."""
+        with self._guarded:
+            self._guarded.wait_for(lambda: self._queue.has_waiting or self._stopping)
+            return self._queue.take() if self._queue.has_waiting else None
+
+    def _compute(self, batch: Batch) -> BatchResult:
+        encoded: EncodedBatch | None = None
+        failure: PrecallError | None = None
+        begin = time.perf_counter()
+        try:
+            encoded = self._encode(batch)
+        except PrecallError as error:
+            failure = error
+        except BaseException as error:  # a thread that died of it would leave every later caller waiting
+            failure = ModelUnavailable(
+                f"the model failed on a batch of {len(batch.works)} texts ({type(error).__name__}): "
+                "send the request again, in smaller parts if this goes on"
+            )
+            failure.__cause__ = error
+        seconds = time.perf_counter() - begin
+        with self._guarded:
+            tickets = self._queue.complete(batch, seconds)
+        return BatchResult(batch, tickets, seconds, encoded, failure)
+
+    def _encode(self, batch: Batch) -> EncodedBatch:
+        encoded = self._encoder.encode([work.text for work in batch.works])
+        expected = (len(batch.works), self._encoder.card.dimension)
+        if encoded.vectors.shape != expected:
+            raise ModelUnavailable(
+                f"the encoder answered vectors of shape {encoded.vectors.shape} where {expected} were due: "
+                "this is a fault in the encoder"
+            )
+        return unit_rows(encoded.vectors, encoded.errors)

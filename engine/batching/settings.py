@@ -1,0 +1,60 @@
+"""How work is cut into batches, and how much of it may wait."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from precall.engine.batching.work import WorkClass
+from precall.engine.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class BatchingSettings:
+    """The defaults fit a processor, where time grows with tokens: a batch is what a conversation that comes
+    in the middle of one must wait for. A GPU wants ``max_batch_tokens`` in the tens of thousands.
+    """
+
+    max_batch_tokens: int = 512
+    """Padded tokens (count x longest) of a batch; a single longer text still goes, alone."""
+
+    max_batch_items: int = 64
+
+    max_waiting_tokens: int = 200_000
+    """Tokens that may wait; a request that would go over is refused whole."""
+
+    minimum_fill: float = 0.7
+    """Least share of a batch's padded tokens that is real text."""
+
+    look_ahead: int = 256
+    """How many waiting texts, in fair order, a batch of like lengths is chosen from."""
+
+    class_weights: Mapping[WorkClass, float] = field(
+        default_factory=lambda: MappingProxyType(
+            {WorkClass.CONVERSATION: 16.0, WorkClass.PREFETCH: 4.0, WorkClass.INGEST: 1.0}
+        )
+    )
+    """Shares of the device's tokens when all classes have work waiting."""
+
+    inline_texts: int = 4
+    """Up to this many texts are tokenised on the event loop, more on a thread."""
+
+    inline_characters: int = 2_000
+    """Texts with more characters than this in all are tokenised on a thread, however few they are."""
+
+    probe_seconds: float = 10.0
+    """A probe not answered by then says that the device is dead."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_batch_tokens", "max_batch_items", "max_waiting_tokens", "look_ahead"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"batching.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("inline_texts", "inline_characters"):
+            if getattr(self, name) < 0:
+                raise ConfigurationError(f"batching.{name} must not be negative, not {getattr(self, name)}")
+        if not 0.0 <= self.minimum_fill <= 1.0:
+            raise ConfigurationError(f"batching.minimum_fill must be from 0 to 1, not {self.minimum_fill}")
+        if not self.probe_seconds > 0.0:
+            raise ConfigurationError(f"batching.probe_seconds must be above 0, not {self.probe_seconds}")
+        if set(self.class_weights) != set(WorkClass) or not all(w > 0 for w in self.class_weights.values()):
+            names = ", ".join(work_class.value for work_class in WorkClass)
+            raise ConfigurationError(f"batching.class_weights needs a weight above 0 for each of {names}")

@@ -1,0 +1,25 @@
+"""What a committed write did to the current memories of a tenant."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from precall.engine.memory.memory import IndexedMemory
+from precall.engine.memory.outcomes import RemovedMemory
+
+
+class ChangeCause(Enum):
+    WRITTEN = "written"
+    SUPERSEDED = "superseded"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Memories that became current and that ceased to be, at one version of one tenant."""
+
+    tenant_id: str
+    version: int
+    cause: ChangeCause
+    added: Sequence[IndexedMemory] = ()
+    removed: Sequence[RemovedMemory] = ()

@@ -1,0 +1,129 @@
+"""An encoder on ONNX Runtime: the default one, and the same that clients run in their own process."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.encoding.card import ModelCard
+from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText, TokenUsage
+from precall.engine.encoding.exported import ExportedEncoder
+from precall.engine.encoding.numerics import unit_rows
+from precall.engine.errors import ConfigurationError, InvalidInput, ModelUnavailable, TextTooLong
+
+_MAX_DEFAULT_THREADS = 4
+_PASS_TOKENS = 512
+"""Padded tokens of one forward pass. Beyond it a processor only loses: activations outgrow its caches."""
+
+
+def default_threads() -> int:
+    """Threads of one forward pass: every processor this process may use, four at the most."""
+    return min(len(os.sched_getaffinity(0)), _MAX_DEFAULT_THREADS)
+
+
+class OnnxEncoder:
+    """``Encoder`` over a graph from ``(input_ids, attention_mask)`` to unit vectors. Thread-safe."""
+
+    def __init__(self, exported: ExportedEncoder, card: ModelCard, *, threads: int | None = None) -> None:
+        """Load it. Raises ``ConfigurationError`` (``threads`` below 1), ``ModelUnavailable`` (bad files)."""
+        if threads is not None and threads < 1:
+            raise ConfigurationError(f"encoder threads must be at least 1, not {threads}")
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads if threads is not None else default_threads()
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        # Every batch has another shape: remembered memory patterns would only pile up.
+        options.enable_mem_pattern = False
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(exported.graph), options, providers=["CPUExecutionProvider"]
+            )
+            self._tokenizer = Tokenizer.from_file(str(exported.tokenizer))
+        except Exception as error:
+            raise ModelUnavailable(
+                f"the exported encoder in {exported.folder} cannot be loaded ({type(error).__name__}): "
+                "delete that folder, and the next start exports it again"
+            ) from error
+        self._card = card
+        self._prompts = {TextRole.QUERY: card.query_prompt, TextRole.DOCUMENT: card.document_prompt}
+
+    @property
+    def card(self) -> ModelCard:
+        return self._card
+
+    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+        """As ``Encoder.tokenize``; ``InvalidInput`` for a text in which there is nothing to embed."""
+        if not text.strip():
+            raise InvalidInput("the text is empty or only white space: leave it out of the request")
+        prompt = self._prompts[role]
+        try:
+            encoding = self._tokenizer.encode(prompt.replace("{text}", text))
+        except (UnicodeEncodeError, TypeError) as error:
+            raise InvalidInput(
+                "the text is not valid Unicode (it has a lone surrogate): decode it with errors='replace'"
+            ) from error
+        token_ids = np.array(encoding.ids, dtype=np.int64)
+        if all(encoding.special_tokens_mask):
+            raise InvalidInput(
+                "the text has no character that the model knows (only invisible ones): leave it out"
+            )
+        given, limit = len(token_ids), self._card.max_tokens
+        if given <= limit:
+            return TokenizedText(token_ids, TokenUsage(given, given))
+        if not truncate:
+            raise TextTooLong(
+                f"the text has {given} tokens and {self._card.name} takes {limit}: "
+                "shorten or split it, or allow truncation",
+                metadata={"tokens": str(given), "limit": str(limit)},
+            )
+        # The closing special token stays, as the model was trained to see it.
+        kept = np.concatenate([token_ids[: limit - 1], token_ids[-1:]])
+        return TokenizedText(kept, TokenUsage(given, limit))
+
+    def encode(self, texts: Sequence[TokenizedText]) -> EncodedBatch:
+        """As ``Encoder.encode``. Texts of like length go through the model together, so little is padding.
+
+        Raises ``InvalidInput`` for an empty batch and ``ModelUnavailable`` when the runtime fails.
+        """
+        if not texts:
+            raise InvalidInput("a batch needs at least one text")
+        lengths = np.array([len(text.token_ids) for text in texts])
+        vectors = np.empty((len(texts), self._card.dimension), dtype=np.float32)
+        for rows in _passes(lengths):
+            vectors[rows] = self._forward([texts[row].token_ids for row in rows])
+        return unit_rows(vectors)
+
+    def close(self) -> None:
+        """Nothing to do: the session goes with the last reference, after the passes that still run."""
+
+    def _forward(self, token_ids: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
+        longest = max(len(ids) for ids in token_ids)
+        padded = np.zeros((len(token_ids), longest), dtype=np.int64)
+        mask = np.zeros_like(padded)
+        for row, ids in enumerate(token_ids):
+            padded[row, : len(ids)] = ids
+            mask[row, : len(ids)] = 1
+        try:
+            (vectors,) = self._session.run(["vectors"], {"input_ids": padded, "attention_mask": mask})
+        except Exception as error:
+            raise ModelUnavailable(
+                f"the model's runtime failed on a batch of {len(token_ids)} texts ({type(error).__name__}); "
+                "send it again, in smaller batches if this goes on"
+            ) from error
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def _passes(lengths: NDArray[np.int64]) -> list[list[int]]:
+    """Rows by ascending length, cut where the next one would take a pass over ``_PASS_TOKENS``."""
+    passes: list[list[int]] = [[]]
+    for row in np.argsort(lengths, kind="stable").tolist():
+        current = passes[-1]
+        if current and (len(current) + 1) * int(lengths[row]) > _PASS_TOKENS:
+            passes.append([row])
+        else:
+            current.append(row)
+    return passes

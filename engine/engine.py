@@ -1,0 +1,136 @@
+"""The engine: one encoder, one batcher, one folder of tenants, one anticipator."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.anticipation.anticipator import Anticipator
+from precall.engine.anticipation.observer import AnticipationObserver, SilentObserver
+from precall.engine.anticipation.recent_turns import RecentTurns
+from precall.engine.anticipation.settings import AnticipationSettings
+from precall.engine.batching.batcher import Batcher, BatcherSettings, BatchObserver, SilentBatchObserver
+from precall.engine.batching.queue import WorkClass
+from precall.engine.clock import Clock, SystemClock
+from precall.engine.encoding.encoder import Encoder, TextRole
+from precall.engine.errors import FingerprintMismatch
+from precall.engine.index.partition import PartitionSettings
+from precall.engine.memory.ladder import Ladder
+from precall.engine.memory.registry import TenantRegistry
+from precall.engine.memory.store import TenantStore
+from precall.engine.tenant import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """``data_dir`` holds the tenants' files and belongs to one process at a time."""
+
+    data_dir: Path
+    anticipation: AnticipationSettings = field(default_factory=AnticipationSettings)
+    partitions: PartitionSettings = field(default_factory=PartitionSettings)
+    batching: BatcherSettings = field(default_factory=BatcherSettings)
+
+
+class Engine:
+    """Everything precall does, without the network. Only the event loop may call in."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        encoder: Encoder,
+        *,
+        clock: Clock | None = None,
+        batch_observer: BatchObserver | None = None,
+        anticipation_observer: AnticipationObserver | None = None,
+    ) -> None:
+        self.settings = settings
+        self.encoder = encoder
+        self.clock = clock or SystemClock()
+        self.batcher = Batcher(encoder, settings.batching, observer=batch_observer or SilentBatchObserver())
+        self.registry = TenantRegistry(settings.data_dir)
+        self.anticipator = Anticipator(
+            settings.anticipation,
+            [RecentTurns(self._embed_turn, self.clock, items_per_query=settings.anticipation.items_per_query)],
+            self.clock,
+            anticipation_observer or SilentObserver(),
+            encoder.card.fingerprint,
+        )
+        self._tenants: dict[str, Tenant] = {}
+        self._opening = asyncio.Lock()
+
+    async def start(self) -> None:
+        await self.batcher.start()
+
+    async def close(self) -> None:
+        """Finish what runs, then close every file."""
+        await self.anticipator.drain(grace_seconds=0)
+        await self.batcher.close()
+        async with self._opening:
+            for tenant in self._tenants.values():
+                await tenant.close(lease_seconds=self.anticipator.longest_lease)
+            self._tenants.clear()
+            self.registry.close()
+
+    async def create_tenant(self, tenant_id: str, ladder: Ladder) -> Tenant:
+        """Raises AlreadyExists or InvalidInput."""
+        async with self._opening:
+            card = self.encoder.card
+            store = await asyncio.to_thread(
+                self.registry.create,
+                tenant_id,
+                ladder,
+                model_fingerprint=card.fingerprint,
+                dimension=card.dimension,
+            )
+            return self._attach(store)
+
+    async def tenant(self, tenant_id: str) -> Tenant:
+        """The tenant, opened when it is not. Raises TenantNotFound, TenantQuarantined, FingerprintMismatch."""
+        tenant = self._tenants.get(tenant_id)
+        if tenant is not None:
+            return tenant
+        async with self._opening:
+            if tenant_id in self._tenants:
+                return self._tenants[tenant_id]
+            store = await asyncio.to_thread(self.registry.open, tenant_id)
+            if store.model_fingerprint != self.encoder.card.fingerprint:
+                store.close()
+                raise FingerprintMismatch(
+                    f"tenant {tenant_id} was indexed by model {store.model_fingerprint}, this server runs "
+                    f"{self.encoder.card.fingerprint}: start it with that model, or migrate the tenant"
+                )
+            return self._attach(store)
+
+    async def delete_tenant(self, tenant_id: str) -> None:
+        """Destroy a tenant: its sessions, every cached copy, its files."""
+        await self.tenant(tenant_id)
+        async with self._opening:
+            tenant = self._tenants.pop(tenant_id)
+            await self.anticipator.drop_tenant(tenant_id)
+            await tenant.wait_for_earlier_leases()
+            await tenant.close(lease_seconds=0)
+            await asyncio.to_thread(self.registry.delete, tenant_id)
+
+    def tenant_ids(self) -> Sequence[str]:
+        return self.registry.list()
+
+    def is_open(self, tenant_id: str) -> bool:
+        return tenant_id in self._tenants
+
+    def _attach(self, store: TenantStore) -> Tenant:
+        tenant = Tenant(store, self.batcher, self.anticipator, self.clock, self.settings.partitions)
+        self._tenants[tenant.id] = tenant
+        return tenant
+
+    async def _embed_turn(self, tenant_id: str, text: str) -> NDArray[np.float32]:
+        return await self.batcher.embed_one(
+            text,
+            TextRole.QUERY,
+            tenant=tenant_id,
+            work_class=WorkClass.CONVERSATION,
+            deadline=None,
+            truncate=True,
+        )

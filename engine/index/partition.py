@@ -1,0 +1,191 @@
+"""The current memories of one rung, searchable. Isolation is physical: a rung has its own partition."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.errors import InvalidVector
+from precall.engine.index import quantizer
+from precall.engine.index.codes import CodeIndex
+from precall.engine.memory.ladder import Rung
+from precall.engine.memory.memory import IndexedMemory, Memory
+from precall.scoring.keyword import Statistics
+from precall.scoring.memory_set import Features, MemorySet
+from precall.scoring.ranking import Candidates
+
+_RETRAIN_GROWTH: Final = 4
+_TRAINING_SAMPLE: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """``exact_below``: with fewer memories every one is scored, and no code is needed or trained.
+    ``oversample``: candidates taken from the codes per result wanted, before rescoring.
+    """
+
+    exact_below: int = 2_000
+    oversample: int = 8
+    minimum_candidates: int = 100
+
+
+class Partition:
+    """Vectors, codes and postings of one rung. Thread-safe: every public method takes the partition's lock.
+
+    Invariants: the codes, when there are any, have the same slots as the memory set; a memory is found by
+    every search from the ``apply`` that adds it to the one that removes it, and by none after.
+    """
+
+    def __init__(self, rung: Rung, dimension: int, settings: PartitionSettings) -> None:
+        self.rung = rung
+        self._dimension = dimension
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._set = MemorySet(dimension)
+        self._memories: dict[str, Memory] = {}
+        self._codes: CodeIndex | None = None
+
+    def __len__(self) -> int:
+        return len(self._memories)
+
+    def __contains__(self, memory_id: str) -> bool:
+        return memory_id in self._memories
+
+    @property
+    def quantized(self) -> bool:
+        return self._codes is not None
+
+    def apply(self, *, added: Iterable[IndexedMemory] = (), removed: Iterable[str] = ()) -> None:
+        """Remove, then add, as one step that no search can see half of.
+
+        Ids to remove that are not here are passed over. Raises InvalidVector, and changes nothing, when a
+        vector is unusable.
+        """
+        batch = list(added)
+        for indexed in batch:
+            self._check(indexed)
+        with self._lock:
+            for memory_id in removed:
+                self._remove(memory_id)
+            for indexed in batch:
+                self._set.add(indexed.memory.id, features_of(indexed))
+                self._memories[indexed.memory.id] = indexed.memory
+            if self._codes is not None and batch:
+                self._codes.add(np.stack([indexed.vector for indexed in batch]))
+            self._adapt()
+
+    def _remove(self, memory_id: str) -> None:
+        if self._memories.pop(memory_id, None) is None:
+            return
+        slot = self._set.remove(memory_id)
+        if self._codes is not None:
+            self._codes.remove(slot)
+
+    def memory(self, memory_id: str) -> Memory | None:
+        return self._memories.get(memory_id)
+
+    def indexed(self, memory_id: str) -> IndexedMemory | None:
+        """A memory with its vector and impacts, or None when it is not here (any more)."""
+        with self._lock:
+            memory = self._memories.get(memory_id)
+            if memory is None:
+                return None
+            features = self._set.features(memory_id)
+            return IndexedMemory(memory, features.vector, features.impacts)
+
+    def all(self) -> list[IndexedMemory]:
+        """Every memory of the rung."""
+        return [indexed for i in list(self._memories) if (indexed := self.indexed(i)) is not None]
+
+    def statistics(self, terms: Iterable[str] | None = None) -> Statistics:
+        with self._lock:
+            return self._set.statistics(terms)
+
+    def candidates(
+        self, query_vector: NDArray[np.float32], term_weights: Mapping[str, float], *, limit: int
+    ) -> Candidates:
+        """Rows that the best ``limit`` may be among: all of an exact partition, else the best of both legs.
+
+        Scores are always exact: codes choose candidates, the kept float16 vectors score them.
+        """
+        with self._lock:
+            if self._codes is None:
+                return _copied(self._set.candidates(query_vector, term_weights))
+            count = max(limit * self._settings.oversample, self._settings.minimum_candidates)
+            dense = self._codes.search(query_vector, count)
+            keyword = _best(self._set.keywords.scores(term_weights), count)
+            slots = np.union1d(dense, keyword)
+            return self._set.candidates(query_vector, term_weights, slots)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError when the parts disagree; for tests."""
+        with self._lock:
+            self._set.check_integrity()
+            assert set(self._set.ids) == set(self._memories)
+            assert self._codes is None or len(self._codes) == len(self._set)
+
+    def _check(self, indexed: IndexedMemory) -> None:
+        vector = indexed.vector
+        if vector.shape != (self._dimension,):
+            raise InvalidVector(f"vector of shape {vector.shape}, this index holds ({self._dimension},)")
+        length = float(np.linalg.norm(vector.astype(np.float32)))
+        if not abs(length - 1.0) < 0.01:  # NaN fails this too
+            raise InvalidVector(f"vector of length {length:.4f}: only unit vectors are indexed")
+
+    def _adapt(self) -> None:
+        """Start to quantise when the rung has grown enough, and train anew when it has outgrown the ranges."""
+        size = len(self._set)
+        outgrown = self._codes is not None and size >= self._codes.trained_on * _RETRAIN_GROWTH
+        if (self._codes is None and size >= self._settings.exact_below) or outgrown:
+            self._set.halve()
+            vectors = self._set.vectors
+            sample = np.linspace(0, size - 1, min(size, _TRAINING_SAMPLE)).astype(np.int64)
+            codes = CodeIndex(quantizer.train(vectors[sample]))
+            codes.add(vectors)
+            codes.trained_on = size
+            self._codes = codes
+
+
+def find_indexed(partitions: Iterable[Partition], memory_id: str) -> IndexedMemory | None:
+    """The memory from whichever of these partitions has it."""
+    return next((found for p in partitions if (found := p.indexed(memory_id)) is not None), None)
+
+
+def features_of(indexed: IndexedMemory) -> Features:
+    """The ranking features of a stored memory."""
+    memory = indexed.memory
+    return Features(
+        vector=indexed.vector,
+        impacts=indexed.impacts,
+        importance=memory.importance,
+        event_seconds=memory.event_time.timestamp(),
+        servable_from=memory.servable_from,
+        servable_until=memory.servable_until,
+        depth=memory.rung.depth,
+    )
+
+
+def _best(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Slots of the ``count`` highest positive scores, in no order."""
+    if len(scores) > count:
+        slots = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
+    else:
+        slots = np.arange(len(scores))
+    return slots[scores[slots] > 0]
+
+
+def _copied(candidates: Candidates) -> Candidates:
+    """The same table, independent of later changes to the set it came from."""
+    return Candidates(
+        ids=list(candidates.ids),
+        dense=candidates.dense,  # products, not views
+        keyword=candidates.keyword,
+        importance=candidates.importance.copy(),
+        event_seconds=candidates.event_seconds.copy(),
+        servable_from=candidates.servable_from.copy(),
+        servable_until=candidates.servable_until.copy(),
+        depth=candidates.depth.copy(),
+    )

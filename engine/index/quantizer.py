@@ -1,0 +1,34 @@
+"""int8 codes for unit vectors: one range a dimension, robust against outliers."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_OUTLIER_SHARE: Final = 0.001
+_MARGIN: Final = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Per dimension the smallest value that has a code of its own, and the span above it; float32, ``(d,)``."""
+
+    minimum: NDArray[np.float32]
+    span: NDArray[np.float32]
+
+
+def train(vectors: NDArray[np.floating]) -> Ranges:
+    """Ranges from unit vectors, shape ``(n, d)``, n >= 1.
+
+    The outermost 0.1 % of each side are left to saturate and the rest is widened by a tenth: one outlying
+    vector would otherwise stretch a dimension's range and cost every other vector its resolution.
+    """
+    low, high = np.quantile(
+        vectors.astype(np.float32, copy=False), (_OUTLIER_SHARE, 1 - _OUTLIER_SHARE), axis=0
+    )
+    span = np.maximum(high - low, 1e-6)
+    return Ranges(
+        minimum=(low - _MARGIN * span).astype(np.float32),
+        span=(span * (1 + 2 * _MARGIN)).astype(np.float32),
+    )

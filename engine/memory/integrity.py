@@ -1,0 +1,74 @@
+"""What must be true of a tenant's file at every moment, checked on one consistent state of it."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+from precall.engine.errors import TenantQuarantined
+from precall.engine.memory.rows import INDEXED_COLUMNS, decode_indexed_memory, digest
+
+_VIOLATIONS = (
+    (
+        "a key's current statement is not its newest, or there is not exactly one",
+        """
+        SELECT 1 FROM memories WHERE key_digest IS NOT NULL GROUP BY rung, key_digest
+        HAVING sum(state = 0) <> 1 OR max(CASE WHEN state = 0 THEN event_time END) <> max(event_time)
+        """,
+    ),
+    (
+        "of statements about the same moment an earlier arrival stands",
+        """
+        SELECT 1 FROM memories head JOIN memories later USING (rung, key_digest, event_time)
+        WHERE head.state = 0 AND later.state = 1 AND later.number > head.number
+        """,
+    ),
+    (
+        "a memory names a version that never was",
+        """
+        SELECT 1 FROM memories, meta
+        WHERE created_version > version OR superseded_version > version
+            OR (state = 1 AND superseded_version < created_version)
+        """,
+    ),
+    (
+        "a rung holds nothing",
+        "SELECT 1 FROM rungs WHERE NOT EXISTS (SELECT 1 FROM memories WHERE rung = rungs.number)",
+    ),
+    (
+        "a memory was derived from a later one",
+        "SELECT 1 FROM derivations WHERE parent >= child",
+    ),
+)
+
+
+def check_integrity(connection: sqlite3.Connection, *, name: str, dimension: int) -> None:
+    """Read the whole file. Raises TenantQuarantined with the first fault that is found."""
+    for fault in _faults(connection, dimension):
+        raise TenantQuarantined(f"the file of tenant {name!r} is damaged: {fault}")
+
+
+def _faults(connection: sqlite3.Connection, dimension: int) -> Iterator[str]:
+    for (report,) in connection.execute("PRAGMA integrity_check(1)"):
+        if report != "ok":
+            yield str(report)
+    for table, *_ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"a row of {table} points nowhere"
+    for fault, query in _VIOLATIONS:
+        if connection.execute(f"{query} LIMIT 1").fetchone():
+            yield fault
+    yield from _row_faults(connection, dimension)
+
+
+def _row_faults(connection: sqlite3.Connection, dimension: int) -> Iterator[str]:
+    origins = "(SELECT json_group_array(p.id) FROM derivations d JOIN memories p ON p.number = d.parent "
+    rows = connection.execute(
+        f"SELECT m.key_digest, m.conversation_digest, m.uri_digest, {origins} WHERE d.child = m.number), "
+        f"{INDEXED_COLUMNS} FROM memories m JOIN rungs r ON r.number = m.rung ORDER BY m.number"
+    )
+    for key_digest, conversation_digest, uri_digest, linked, *row in rows:
+        memory = decode_indexed_memory(row, dimension=dimension).memory
+        expected = (digest(memory.key), digest(memory.source.conversation_id), digest(memory.source.uri))
+        if (key_digest, conversation_digest, uri_digest) != expected:
+            yield f"memory {memory.id!r} cannot be found by its words"
+        if set(json.loads(linked)) != set(memory.source.memory_ids):
+            yield f"memory {memory.id!r} has lost an origin"

@@ -1,0 +1,104 @@
+"""What writing and destroying did, so that indexes and caches can follow exactly; and its form on disk."""
+
+import json
+from dataclasses import dataclass
+
+from precall.engine.memory.ladder import Rung
+from precall.engine.memory.memory import IndexedMemory, MemoryState
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMemory:
+    """``state`` is what holds once the whole batch is in; ``superseded_ids``: whom this one superseded."""
+
+    id: str
+    state: MemoryState
+    superseded_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMemory:
+    """A memory that was current before and is no more."""
+
+    id: str
+    rung: Rung
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """``written`` in the order of the batch. ``added``: current now, exactly as a reload would give them;
+    ``removed``: current before the batch and superseded by it. Both are empty on a replay: nothing changed.
+    """
+
+    version: int
+    written: tuple[WrittenMemory, ...]
+    added: tuple[IndexedMemory, ...] = ()
+    removed: tuple[RemovedMemory, ...] = ()
+    replayed: bool = False
+
+    def to_json(self) -> str:
+        written = [[item.id, item.state.value, item.superseded_ids] for item in self.written]
+        return json.dumps([self.version, written], separators=(",", ":"))
+
+    @staticmethod
+    def replay(text: str) -> "WriteOutcome":
+        """The stored outcome of a request that comes again. Raises ValueError for another kind's outcome."""
+        version, written = json.loads(text)
+        return WriteOutcome(
+            version=version,
+            written=tuple(
+                WrittenMemory(identity, MemoryState(state), tuple(superseded))
+                for identity, state, superseded in written
+            ),
+            replayed=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedMemory:
+    """A memory whose row is gone; ``was_current`` tells whether the indexes held it."""
+
+    id: str
+    rung: Rung
+    was_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOutcome:
+    """``deleted`` in order of arrival, with what went because it hung on what was named.
+
+    ``missing_ids``: asked for, but not there or not to be seen by the caller. A replay names what the first
+    call deleted, so that invalidations can be sent again.
+    """
+
+    version: int
+    deleted: tuple[DeletedMemory, ...]
+    missing_ids: tuple[str, ...] = ()
+    replayed: bool = False
+
+    @property
+    def removed(self) -> tuple[RemovedMemory, ...]:
+        """Those that the indexes must drop."""
+        return tuple(RemovedMemory(item.id, item.rung) for item in self.deleted if item.was_current)
+
+    def to_json(self) -> str:
+        rungs = list(dict.fromkeys(item.rung for item in self.deleted))
+        numbers = {rung: number for number, rung in enumerate(rungs)}
+        deleted = [[item.id, numbers[item.rung], int(item.was_current)] for item in self.deleted]
+        content = [self.version, [rung.values for rung in rungs], deleted, self.missing_ids]
+        return json.dumps(content, separators=(",", ":"))
+
+    @staticmethod
+    def replay(text: str) -> "DeleteOutcome":
+        """The stored outcome of a request that comes again. Raises ValueError for another kind's outcome."""
+        version, paths, deleted, missing_ids = json.loads(text)
+        rungs = [Rung(tuple(path)) for path in paths]
+        return DeleteOutcome(
+            version=version,
+            deleted=tuple(
+                DeletedMemory(identity, rungs[rung], bool(was_current))
+                for identity, rung, was_current in deleted
+            ),
+            missing_ids=tuple(missing_ids),
+            replayed=True,
+        )

@@ -1,0 +1,91 @@
+"""A memory that is ready to be stored: what was said, and what the encoder and the analyser made of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.encoding.encoder import TokenUsage
+from precall.engine.errors import AlreadyExists, InvalidInput, InvalidScope, InvalidVector
+from precall.engine.memory.ladder import Ladder
+from precall.engine.memory.memory import NewMemory
+
+MAX_ID_CHARACTERS: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMemory:
+    """``vector``: float16, shape ``(dimension,)``. ``impacts``: keyword term -> weight (kept as float32)."""
+
+    memory: NewMemory
+    vector: NDArray[np.float16]
+    impacts: Mapping[str, float]
+    usage: TokenUsage
+
+
+def check_batch(batch: Sequence[PreparedMemory], *, ladder: Ladder, dimension: int) -> None:
+    """Refuse a batch that cannot be stored whole; every message names the position.
+
+    Raises InvalidInput, InvalidScope, InvalidVector, or AlreadyExists for an id that comes twice.
+    """
+    if not batch:
+        raise InvalidInput("the batch is empty: write at least one memory")
+    positions: dict[str, int] = {}
+    for position, prepared in enumerate(batch):
+        _check_memory(prepared.memory, position, ladder)
+        _check_vector(prepared.vector, position, dimension)
+        if not all(np.isfinite(np.float32(weight)) for weight in prepared.impacts.values()):
+            raise InvalidInput(f"memory {position}: a keyword weight is no number", metadata=_at(position))
+        first = positions.setdefault(prepared.memory.id, position)
+        if first != position:
+            raise AlreadyExists(
+                f"memory {position}: id {prepared.memory.id!r} is that of memory {first} as well",
+                metadata=_at(position),
+            )
+
+
+def _check_memory(memory: NewMemory, position: int, ladder: Ladder) -> None:
+    if not 1 <= len(memory.id) <= MAX_ID_CHARACTERS or not memory.id.isprintable():
+        raise InvalidInput(
+            f"memory {position}: an id has 1 to {MAX_ID_CHARACTERS} printable characters",
+            metadata=_at(position),
+        )
+    if not 1 <= memory.rung.depth <= len(ladder.levels):
+        raise InvalidScope(
+            f"memory {position}: its rung has {memory.rung.depth} levels, this tenant's ladder is "
+            f"{' > '.join(ladder.levels)}",
+            metadata=_at(position),
+        )
+    moments = (memory.event_time, memory.said_time, memory.valid_from, memory.valid_until, memory.expires_at)
+    if any(moment is not None and moment.tzinfo is None for moment in moments):
+        raise InvalidInput(f"memory {position}: a moment has no time zone", metadata=_at(position))
+    source = memory.source
+    words = (
+        *memory.rung.values, memory.text, memory.key, source.conversation_id, source.turn_id, source.uri,
+        *source.memory_ids, *memory.questions, *memory.metadata.keys(), *memory.metadata.values(),
+    )  # fmt: skip
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"memory {position} holds a lone surrogate: send well-formed Unicode", metadata=_at(position)
+        ) from error
+
+
+def _check_vector(vector: NDArray[np.float16], position: int, dimension: int) -> None:
+    if vector.dtype != np.float16 or vector.shape != (dimension,):
+        raise InvalidVector(
+            f"memory {position}: the vector is {vector.dtype} of shape {vector.shape}, "
+            f"float16 of shape ({dimension},) is needed",
+            metadata=_at(position),
+        )
+    if not np.isfinite(vector).all():
+        raise InvalidVector(f"memory {position}: the vector holds NaN or infinity", metadata=_at(position))
+    if not vector.any():
+        raise InvalidVector(f"memory {position}: the vector is zero", metadata=_at(position))
+
+
+def _at(position: int) -> dict[str, str]:
+    return {"position": str(position)}

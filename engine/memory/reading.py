@@ -1,0 +1,157 @@
+"""What can be read of a tenant's memories without searching."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from precall.engine.errors import InvalidInput
+from precall.engine.memory.ladder import Rung
+from precall.engine.memory.memory import IndexedMemory, Memory
+from precall.engine.memory.rows import (
+    INDEXED_COLUMNS,
+    MEMORY_COLUMNS,
+    decode_indexed_memory,
+    decode_memory,
+    decode_rung,
+    digest,
+    encode_rung,
+)
+
+_MEMORIES = "FROM memories m JOIN rungs r ON r.number = m.rung"
+_STREAM_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMemories:
+    """``memories`` in the order asked, each once; what does not exist or may not be seen is missing."""
+
+    memories: tuple[Memory, ...]
+    missing_ids: tuple[str, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPage:
+    """``next_token`` is empty on the last page."""
+
+    memories: tuple[Memory, ...]
+    next_token: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Every statement under one key of one rung, the newest event first, the later arrival first on ties."""
+
+    memories: tuple[Memory, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RungCount:
+    """How many memories stand on a rung."""
+
+    rung: Rung
+    current: int
+    superseded: int
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT version FROM meta").fetchone()[0])
+
+
+def find(connection: sqlite3.Connection, ids: Iterable[str], visible_from: Rung | None) -> FoundMemories:
+    """``visible_from`` None sees all rungs."""
+    wanted = tuple(dict.fromkeys(ids))
+    rows = connection.execute(
+        f"SELECT {MEMORY_COLUMNS} {_MEMORIES} WHERE m.id IN (SELECT value FROM json_each(?))",
+        (json.dumps(wanted),),
+    )
+    found = {memory.id: memory for memory in map(decode_memory, rows)}
+    visible = {
+        identity: memory
+        for identity, memory in found.items()
+        if visible_from is None or memory.rung.is_visible_from(visible_from)
+    }
+    return FoundMemories(
+        memories=tuple(visible[identity] for identity in wanted if identity in visible),
+        missing_ids=tuple(identity for identity in wanted if identity not in visible),
+        version=read_version(connection),
+    )
+
+
+def page(
+    connection: sqlite3.Connection,
+    rung: Rung,
+    *,
+    limit: int,
+    after_token: str,
+    include_history: bool,
+    matching: Callable[[Memory], bool] | None,
+) -> MemoryPage:
+    """The next ``limit`` memories of one rung in order of arrival; ``matching`` never makes a page short.
+
+    Raises InvalidInput for a limit below 1 or a token that no page gave.
+    """
+    if limit < 1:
+        raise InvalidInput(f"a page has at least 1 memory, not {limit}")
+    if after_token and not (after_token.isascii() and after_token.isdigit() and len(after_token) < 19):
+        raise InvalidInput("this page token comes from no page: start without one")
+    condition = "" if include_history else "AND m.state = 0"
+    rows = connection.execute(
+        f"SELECT {MEMORY_COLUMNS}, m.number {_MEMORIES} WHERE r.path = ? AND m.number > ? {condition} "
+        "ORDER BY m.number",
+        (encode_rung(rung), int(after_token or 0)),
+    )
+    memories: list[Memory] = []
+    last = ""
+    next_token = ""
+    for row in rows:
+        memory = decode_memory(row[:-1])
+        if matching is not None and not matching(memory):
+            continue
+        if len(memories) == limit:
+            next_token = last
+            break
+        memories.append(memory)
+        last = str(row[-1])
+    return MemoryPage(tuple(memories), next_token, read_version(connection))
+
+
+def read_history(connection: sqlite3.Connection, rung: Rung, key: str) -> History:
+    """Empty when nothing was said under the key. Raises InvalidInput for an empty key."""
+    if not key:
+        raise InvalidInput("the key is empty: history is kept by key")
+    rows = connection.execute(
+        f"SELECT {MEMORY_COLUMNS} {_MEMORIES} WHERE r.path = ? AND m.key_digest = ? "
+        "ORDER BY m.event_time DESC, m.number DESC",
+        (encode_rung(rung), digest(key)),
+    )
+    return History(tuple(map(decode_memory, rows)), read_version(connection))
+
+
+def stream_current(connection: sqlite3.Connection, rung: Rung, *, dimension: int) -> Iterator[IndexedMemory]:
+    """The current memories of one rung in order of arrival, a few hundred rows in memory at a time."""
+    cursor = connection.execute(
+        f"SELECT {INDEXED_COLUMNS} {_MEMORIES} WHERE r.path = ? AND m.state = 0 ORDER BY m.number",
+        (encode_rung(rung),),
+    )
+    while rows := cursor.fetchmany(_STREAM_ROWS):
+        for row in rows:
+            yield decode_indexed_memory(row, dimension=dimension)
+
+
+def count_by_rung(connection: sqlite3.Connection) -> tuple[RungCount, ...]:
+    """The rungs that hold memories, ordered by their values."""
+    rows = connection.execute(
+        "SELECT r.path, sum(m.state = 0), sum(m.state = 1) "
+        "FROM memories m JOIN rungs r ON r.number = m.rung GROUP BY m.rung"
+    )
+    counts = (RungCount(decode_rung(path), current, superseded) for path, current, superseded in rows)
+    return tuple(sorted(counts, key=lambda count: count.rung))
+
+
+def list_rungs(connection: sqlite3.Connection) -> tuple[Rung, ...]:
+    """The rungs that hold memories, ordered by their values."""
+    return tuple(sorted(decode_rung(row[0]) for row in connection.execute("SELECT path FROM rungs")))

@@ -1,0 +1,165 @@
+"""The tenants of one server: a folder with a file for each."""
+
+import fcntl
+import os
+import re
+import threading
+from pathlib import Path
+from typing import Final, Self
+
+from precall.engine.errors import ConfigurationError, InvalidInput, StorageUnavailable, TenantNotFound
+from precall.engine.memory.creation import (
+    COMPANION_SUFFIXES,
+    UNFINISHED_SUFFIX,
+    remove_companions,
+    remove_database,
+    synchronize_folder,
+)
+from precall.engine.memory.ladder import Ladder
+from precall.engine.memory.store import TenantStore
+
+FILE_SUFFIX: Final = ".db"
+REMOVED_SUFFIX: Final = ".removed"
+LOCK_NAME: Final = ".lock"
+_TENANT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+class TenantRegistry:
+    """Owns the folder for one process, and keeps one open store a tenant. Thread-safe.
+
+    No tenant's contents are read until it is opened: neither a thousand tenants nor a damaged one keep a
+    server from starting. Methods that touch the disk may raise StorageUnavailable.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Makes the folder if need be. Raises ConfigurationError if another process owns it."""
+        self.folder = folder
+        self._guard = threading.Lock()
+        self._stores: dict[str, TenantStore] = {}
+        self._lock_descriptor: int | None = _own(folder)
+        self._sweep()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def create(
+        self, tenant_id: str, *, ladder: Ladder, model_fingerprint: str, dimension: int
+    ) -> TenantStore:
+        """Make a tenant, whole or not at all, and open it. Raises AlreadyExists, InvalidInput."""
+        path = self._path(tenant_id)
+        with self._guard:
+            self._refuse_closed()
+            store = self._stores[tenant_id] = TenantStore.create(
+                path,
+                tenant_id=tenant_id,
+                ladder=ladder,
+                model_fingerprint=model_fingerprint,
+                dimension=dimension,
+            )
+            return store
+
+    def open(self, tenant_id: str) -> TenantStore:
+        """The tenant's store; the same one to everybody until somebody closes it.
+
+        Raises InvalidInput, TenantNotFound, TenantQuarantined, or ConfigurationError for a file of another
+        schema version or one that belongs to another tenant.
+        """
+        path = self._path(tenant_id)
+        with self._guard:
+            self._refuse_closed()
+            store = self._stores.get(tenant_id)
+            if store is None or store.closed:
+                store = TenantStore.open(path)
+                if store.tenant_id != tenant_id:
+                    store.close()
+                    raise ConfigurationError(
+                        f"the file of tenant {tenant_id!r} is that of {store.tenant_id!r}: rename it back"
+                    )
+                self._stores[tenant_id] = store
+            return store
+
+    def exists(self, tenant_id: str) -> bool:
+        """Raises InvalidInput for what can be no tenant's id."""
+        return self._path(tenant_id).exists()
+
+    def list(self) -> tuple[str, ...]:
+        """The tenants' ids in order, by their files alone."""
+        stems = (path.stem for path in self.folder.iterdir() if path.suffix == FILE_SUFFIX)
+        return tuple(sorted(stem for stem in stems if _TENANT_ID.fullmatch(stem)))
+
+    def delete(self, tenant_id: str) -> None:
+        """Close the tenant's store and remove its files, a damaged tenant's too. Raises TenantNotFound.
+
+        After a crash in the middle the tenant is either untouched or gone; `_sweep` removes what was left.
+        """
+        path = self._path(tenant_id)
+        with self._guard:
+            self._refuse_closed()
+            if not path.exists():
+                raise TenantNotFound(f"there is no tenant {tenant_id!r}")
+            store = self._stores.pop(tenant_id, None)
+            if store is not None:
+                store.close()
+            removed = path.with_name(path.name + REMOVED_SUFFIX)
+            try:
+                path.rename(removed)
+                remove_companions(path)
+                removed.unlink()
+                synchronize_folder(self.folder)
+            except OSError as error:
+                raise StorageUnavailable(
+                    f"tenant {tenant_id!r} cannot be removed: {error.strerror}"
+                ) from error
+
+    def close(self) -> None:
+        """Idempotent: closes every store and gives the folder up."""
+        with self._guard:
+            if self._lock_descriptor is None:
+                return
+            for store in self._stores.values():
+                store.close()
+            self._stores.clear()
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
+
+    def _path(self, tenant_id: str) -> Path:
+        if not _TENANT_ID.fullmatch(tenant_id):
+            raise InvalidInput(
+                f"{tenant_id!r} is no tenant id: use 1 to 63 lower-case letters, digits, '-' and '_', "
+                "a letter or digit first"
+            )
+        return self.folder / f"{tenant_id}{FILE_SUFFIX}"
+
+    def _refuse_closed(self) -> None:
+        if self._lock_descriptor is None:
+            raise StorageUnavailable("the tenant registry is closed")
+
+    def _sweep(self) -> None:
+        """Remove what a crash in the middle of `create` or `delete` left: one pass over names."""
+        names = {entry.name for entry in self.folder.iterdir()}
+        for name in names:
+            owner = next((name.removesuffix(s) for s in COMPANION_SUFFIXES if name.endswith(s)), None)
+            if name.endswith((FILE_SUFFIX + UNFINISHED_SUFFIX, FILE_SUFFIX + REMOVED_SUFFIX)):
+                remove_database(self.folder / name)
+            elif owner is not None and owner.endswith(FILE_SUFFIX) and owner not in names:
+                (self.folder / name).unlink(missing_ok=True)
+
+
+def _own(folder: Path) -> int:
+    """Lock the folder for this process; the descriptor holds the lock until it is closed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigurationError(f"the data folder {folder} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise ConfigurationError(
+            f"the data folder {folder} belongs to another precall server: stop it, or choose another folder"
+        ) from error
+    return descriptor

@@ -1,0 +1,157 @@
+"""Storing a batch of memories inside one transaction, superseding by key and event time."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from precall.engine.errors import AlreadyExists, NotFound
+from precall.engine.memory.ladder import Rung
+from precall.engine.memory.memory import IndexedMemory, MemoryState, to_unix_microseconds
+from precall.engine.memory.outcomes import RemovedMemory, WriteOutcome, WrittenMemory
+from precall.engine.memory.prepared import PreparedMemory
+from precall.engine.memory.rows import (
+    CURRENT,
+    INDEXED_COLUMNS,
+    SUPERSEDED,
+    decode_indexed_memory,
+    digest,
+    encode_memory,
+    encode_rung,
+)
+
+_COLUMNS = (
+    "id", "rung", "state", "kind", "pinned", "confidence", "importance", "event_time", "said_time",
+    "valid_from", "valid_until", "expires_at", "created_at", "created_version", "superseded_version",
+    "tokens_given", "tokens_used", "key_digest", "conversation_digest", "uri_digest", "vector", "ballast",
+    "text", "key", "conversation_id", "turn_id", "uri", "derived_from", "questions", "metadata",
+    "impact_terms", "impact_weights",
+)  # fmt: skip
+_INSERT = f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES (:{', :'.join(_COLUMNS)})"
+
+
+@dataclass(slots=True)
+class BatchWriter:
+    """One batch on its way into the file; made for one transaction and then dropped."""
+
+    connection: sqlite3.Connection
+    version: int
+    now: int
+    dimension: int
+    _rung_numbers: dict[Rung, int] = field(default_factory=dict)
+    _states: dict[str, MemoryState] = field(default_factory=dict)
+    _removed: list[RemovedMemory] = field(default_factory=list)
+
+    def write(self, batch: Sequence[PreparedMemory]) -> WriteOutcome:
+        """Store the batch in its order, as if each memory had been written alone, under one version.
+
+        Raises AlreadyExists for an id that is taken and NotFound for an origin that does not exist: what was
+        derived from a deleted memory must not outlive it by arriving late.
+        """
+        self._refuse_taken_ids(batch)
+        superseded_ids = [self._store(position, prepared) for position, prepared in enumerate(batch)]
+        self.connection.execute("UPDATE meta SET version = ?", (self.version,))
+        return WriteOutcome(
+            version=self.version,
+            written=tuple(
+                WrittenMemory(prepared.memory.id, self._states[prepared.memory.id], superseded)
+                for prepared, superseded in zip(batch, superseded_ids, strict=True)
+            ),
+            added=self._added(),
+            removed=tuple(self._removed),
+        )
+
+    def _refuse_taken_ids(self, batch: Sequence[PreparedMemory]) -> None:
+        positions = {prepared.memory.id: position for position, prepared in enumerate(batch)}
+        taken = self.connection.execute(
+            "SELECT id FROM memories WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(positions)),),
+        )
+        first = min((positions[row[0]] for row in taken), default=None)
+        if first is not None:
+            raise AlreadyExists(
+                f"memory {first}: id {batch[first].memory.id!r} is taken: choose another, "
+                "or supersede by a key",
+                metadata={"position": str(first)},
+            )
+
+    def _store(self, position: int, prepared: PreparedMemory) -> tuple[str, ...]:
+        """Insert one memory; the ids that it supersedes."""
+        memory = prepared.memory
+        rung = self._rung_number(memory.rung)
+        standing = self._standing(rung, memory.key)
+        event_time = to_unix_microseconds(memory.event_time)
+        is_history = standing is not None and event_time < standing.event_time
+        superseded: tuple[str, ...] = ()
+        if standing is not None and not is_history:
+            self._supersede(standing, memory.rung)
+            superseded = (standing.id,)
+        row = encode_memory(
+            prepared,
+            rung=rung,
+            state=SUPERSEDED if is_history else CURRENT,
+            version=self.version,
+            created_at=self.now,
+        )
+        number = self.connection.execute(_INSERT, row).lastrowid
+        self._link_origins(position, prepared, number)
+        self._states[memory.id] = MemoryState.SUPERSEDED if is_history else MemoryState.CURRENT
+        return superseded
+
+    def _standing(self, rung: int, key: str) -> "_Standing | None":
+        """The memory that is current under a key."""
+        if not key:
+            return None
+        row = self.connection.execute(
+            "SELECT number, id, event_time FROM memories WHERE rung = ? AND key_digest = ? AND state = 0",
+            (rung, digest(key)),
+        ).fetchone()
+        return _Standing(*row) if row else None
+
+    def _supersede(self, standing: "_Standing", rung: Rung) -> None:
+        self.connection.execute(
+            "UPDATE memories SET state = 1, superseded_version = ? WHERE number = ?",
+            (self.version, standing.number),
+        )
+        if standing.id in self._states:
+            self._states[standing.id] = MemoryState.SUPERSEDED
+        else:
+            self._removed.append(RemovedMemory(standing.id, rung))
+
+    def _link_origins(self, position: int, prepared: PreparedMemory, number: int | None) -> None:
+        for origin in dict.fromkeys(prepared.memory.source.memory_ids):
+            inserted = self.connection.execute(
+                "INSERT INTO derivations SELECT number, ? FROM memories WHERE id = ? AND number <> ?",
+                (number, origin, number),
+            )
+            if not inserted.rowcount:
+                raise NotFound(
+                    f"memory {position} is derived from {origin!r}, which does not exist (any more)",
+                    metadata={"position": str(position)},
+                )
+
+    def _rung_number(self, rung: Rung) -> int:
+        number = self._rung_numbers.get(rung)
+        if number is None:
+            path = encode_rung(rung)
+            self.connection.execute("INSERT INTO rungs (path) VALUES (?) ON CONFLICT DO NOTHING", (path,))
+            row = self.connection.execute("SELECT number FROM rungs WHERE path = ?", (path,)).fetchone()
+            number = self._rung_numbers[rung] = int(row[0])
+        return number
+
+    def _added(self) -> tuple[IndexedMemory, ...]:
+        """Read back from the rows, so that live indexes and reloaded ones hold the same values."""
+        current = [identity for identity, state in self._states.items() if state is MemoryState.CURRENT]
+        rows = self.connection.execute(
+            f"SELECT {INDEXED_COLUMNS} FROM memories m JOIN rungs r ON r.number = m.rung "
+            "WHERE m.id IN (SELECT value FROM json_each(?)) ORDER BY m.number",
+            (json.dumps(current),),
+        )
+        return tuple(decode_indexed_memory(row, dimension=self.dimension) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    number: int
+    id: str
+    event_time: int

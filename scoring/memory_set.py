@@ -1,0 +1,200 @@
+"""Memories held in memory with everything that the ranking formula needs of them.
+
+The server's partitions and the client's cache are this one structure: what makes their answers equal is
+that neither has a scoring loop of its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.scoring.keyword import KeywordIndex, Statistics
+from precall.scoring.ranking import Candidates
+
+_FIRST_CAPACITY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What ranking needs of one memory.
+
+    ``vector``: float16, shape ``(dimension,)``. ``impacts``: keyword term -> weight.
+    The three moments are Unix seconds; ``depth`` is 1 on the top rung.
+    """
+
+    vector: NDArray[np.float16]
+    impacts: Mapping[str, float]
+    importance: float
+    event_seconds: float
+    servable_from: float
+    servable_until: float
+    depth: int
+
+
+class MemorySet:
+    """A growable table over dense slots ``0 .. len-1``; removing moves the last row into the hole.
+
+    Vectors stand as float32 (their values stay those of float16), ready for one matrix product over all
+    rows, until ``halve`` is called. Not thread-safe; its owner locks.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.ids: list[str] = []
+        self.keywords = KeywordIndex()
+        self._slots: dict[str, int] = {}
+        self._vectors: NDArray[np.floating] = np.empty((0, dimension), np.float32)
+        self._importance = np.empty(0, np.float32)
+        self._moments = np.empty((0, 3), np.float64)  # event, servable from, servable until
+        self._depth = np.empty(0, np.int32)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, memory_id: str) -> bool:
+        return memory_id in self._slots
+
+    @property
+    def vectors(self) -> NDArray[np.floating]:
+        """A view, shape ``(len, dimension)``."""
+        return self._vectors[: len(self)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns; postings and ids come on top."""
+        return self._vectors.nbytes + self._importance.nbytes + self._moments.nbytes + self._depth.nbytes
+
+    def halve(self) -> None:
+        """Keep the vectors as float16 from here on: for a large set whose owner scores chosen rows alone."""
+        self._vectors = self._vectors.astype(np.float16, copy=False)
+
+    def slot(self, memory_id: str) -> int:
+        """Raises KeyError for an id that is not held."""
+        return self._slots[memory_id]
+
+    def add(self, memory_id: str, features: Features) -> int:
+        """Append a memory; returns its slot. Raises ValueError for an id that is held already."""
+        if memory_id in self._slots:
+            raise ValueError(f"memory {memory_id} is held already")
+        if features.vector.shape != (self.dimension,):
+            raise ValueError(f"vector of shape {features.vector.shape}, expected ({self.dimension},)")
+        slot = len(self)
+        self._reserve(slot + 1)
+        self._vectors[slot] = features.vector
+        self._importance[slot] = features.importance
+        self._moments[slot] = (features.event_seconds, features.servable_from, features.servable_until)
+        self._depth[slot] = features.depth
+        self.keywords.add(features.impacts)
+        self.ids.append(memory_id)
+        self._slots[memory_id] = slot
+        return slot
+
+    def remove(self, memory_id: str) -> int:
+        """Drop a memory; returns the slot that was freed, which the last row now has.
+
+        Raises KeyError for an id that is not held.
+        """
+        slot = self._slots.pop(memory_id)
+        self.keywords.remove(slot)
+        last = len(self) - 1
+        last_id = self.ids.pop()
+        if slot != last:
+            self.ids[slot] = last_id
+            self._slots[last_id] = slot
+            for column in (self._vectors, self._importance, self._moments, self._depth):
+                column[slot] = column[last]
+        self._vectors[last] = 0  # a destroyed memory leaves no vector behind
+        return slot
+
+    def features(self, memory_id: str) -> Features:
+        """What the memory was added with."""
+        slot = self._slots[memory_id]
+        event, servable_from, servable_until = self._moments[slot].tolist()
+        return Features(
+            vector=self._vectors[slot].astype(np.float16),
+            impacts=self.keywords.impacts(slot),
+            importance=float(self._importance[slot]),
+            event_seconds=event,
+            servable_from=servable_from,
+            servable_until=servable_until,
+            depth=int(self._depth[slot]),
+        )
+
+    def candidates(
+        self,
+        query_vector: NDArray[np.float32],
+        term_weights: Mapping[str, float],
+        slots: NDArray[np.integer] | None = None,
+    ) -> Candidates:
+        """Score all rows, or the given ones, for a query: a unit vector and its terms' idf.
+
+        With ``slots`` None the columns are views: rank them before the set changes.
+        """
+        count = len(self)
+        keyword = self.keywords.scores(term_weights)
+        if slots is None:
+            return self._columns(self.ids, slice(count), query_vector, keyword)
+        return self._columns([self.ids[slot] for slot in slots.tolist()], slots, query_vector, keyword[slots])
+
+    def _columns(
+        self,
+        ids: list[str],
+        rows: "slice | NDArray[np.integer]",
+        query_vector: NDArray[np.float32],
+        keyword: NDArray[np.float32],
+    ) -> Candidates:
+        moments = self._moments[rows]
+        return Candidates(
+            ids=ids,
+            dense=self._vectors[rows].astype(np.float32, copy=False) @ query_vector,
+            keyword=keyword,
+            importance=self._importance[rows],
+            event_seconds=moments[:, 0],
+            servable_from=moments[:, 1],
+            servable_until=moments[:, 2],
+            depth=self._depth[rows],
+        )
+
+    def statistics(self, terms: Iterable[str] | None = None) -> Statistics:
+        return self.keywords.statistics(terms)
+
+    def _reserve(self, rows: int) -> None:
+        capacity = len(self._vectors)
+        if rows <= capacity:
+            return
+        capacity = max(_FIRST_CAPACITY, capacity * 2)
+        self._vectors = _grown(self._vectors, capacity)
+        self._importance = _grown(self._importance, capacity)
+        self._moments = _grown(self._moments, capacity)
+        self._depth = _grown(self._depth, capacity)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError when the columns disagree; for tests."""
+        assert self._slots == {memory_id: slot for slot, memory_id in enumerate(self.ids)}
+        assert self.keywords.documents == len(self.ids) <= len(self._vectors)
+        assert not self._vectors[len(self) :].any(), "a removed vector stayed behind"
+        self.keywords.check_integrity()
+
+
+def _grown(column: NDArray, capacity: int) -> NDArray:  # type: ignore[type-arg]
+    grown = np.zeros((capacity, *column.shape[1:]), column.dtype)
+    grown[: len(column)] = column
+    return grown
+
+
+def concatenate(parts: Sequence[Candidates]) -> Candidates:
+    """Candidates of several sets as one table."""
+    if len(parts) == 1:
+        return parts[0]
+    return Candidates(
+        ids=[memory_id for part in parts for memory_id in part.ids],
+        dense=np.concatenate([part.dense for part in parts]),
+        keyword=np.concatenate([part.keyword for part in parts]),
+        importance=np.concatenate([part.importance for part in parts]),
+        event_seconds=np.concatenate([part.event_seconds for part in parts]),
+        servable_from=np.concatenate([part.servable_from for part in parts]),
+        servable_until=np.concatenate([part.servable_until for part in parts]),
+        depth=np.concatenate([part.depth for part in parts]),
+    )

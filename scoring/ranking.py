@@ -1,0 +1,105 @@
+"""The order of results: relevance, importance and recency, summed; ties go to the narrowest rung."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.scoring import fusion
+
+DAY_SECONDS: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankingWeights:
+    """Shares of the parts. Recency halves every ``half_life_seconds`` of a memory's age."""
+
+    relevance: float = 0.70
+    importance: float = 0.20
+    recency: float = 0.10
+    half_life_seconds: float = 30 * DAY_SECONDS
+
+    def __post_init__(self) -> None:
+        for name in ("relevance", "importance", "recency"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"weight {name} must lie between 0 and 1, it is {getattr(self, name)}")
+        if not self.half_life_seconds > 0:
+            raise ValueError(f"half_life must be positive, it is {self.half_life_seconds} s")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Columns over n candidates, one row each.
+
+    dense, keyword: float32, cosine and *unsaturated* BM25. importance: float32 in [0, 1].
+    event_seconds, servable_from, servable_until: float64 Unix seconds. depth: int32, 1 is the top rung.
+    """
+
+    ids: list[str]
+    dense: NDArray[np.float32]
+    keyword: NDArray[np.float32]
+    importance: NDArray[np.float32]
+    event_seconds: NDArray[np.float64]
+    servable_from: NDArray[np.float64]
+    servable_until: NDArray[np.float64]
+    depth: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One result: the row it had among the candidates, and the parts of its score."""
+
+    row: int
+    total: float
+    relevance: float
+    importance: float
+    recency: float
+    dense: float
+    keyword: float
+
+
+def recency(event_seconds: NDArray[np.float64], now: float, half_life: float) -> NDArray[np.float32]:
+    """``0.5 ** (age / half_life)``; an event in the future counts as just happened."""
+    age = np.maximum(now - event_seconds, 0.0)
+    return np.exp2(-age / half_life).astype(np.float32)
+
+
+def rank(candidates: Candidates, weights: RankingWeights, *, now: float, limit: int) -> list[Ranked]:
+    """The best ``limit`` candidates that may be served at ``now`` (Unix seconds), best first.
+
+    Order: total, then the narrower rung, then the later event, then the id, so that any two computers
+    agree on ties.
+    """
+    servable = (candidates.servable_from <= now) & (now < candidates.servable_until)
+    keyword = fusion.saturate(candidates.keyword)
+    relevance = fusion.relevance(candidates.dense, keyword)
+    fresh = recency(candidates.event_seconds, now, weights.half_life_seconds)
+    total = (
+        np.float32(weights.relevance) * relevance
+        + np.float32(weights.importance) * candidates.importance
+        + np.float32(weights.recency) * fresh
+    )
+    rows = np.flatnonzero(servable)
+    if len(rows) > limit > 0:
+        # Keep everything that ties with the last place: the order below decides among equals.
+        bar = np.partition(total[rows], len(rows) - limit)[len(rows) - limit]
+        rows = rows[total[rows] >= bar]
+    order = sorted(
+        rows.tolist(),
+        key=lambda row: (
+            -total[row], -candidates.depth[row], -candidates.event_seconds[row], candidates.ids[row],
+        ),
+    )  # fmt: skip
+    return [
+        Ranked(
+            row=row,
+            total=float(total[row]),
+            relevance=float(relevance[row]),
+            importance=float(candidates.importance[row]),
+            recency=float(fresh[row]),
+            dense=float(candidates.dense[row]),
+            keyword=float(keyword[row]),
+        )
+        for row in order[:limit]
+    ]

@@ -1,0 +1,137 @@
+"""The one gate of precall.v1: every call is counted, admitted, authenticated, timed, and its errors mapped here."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+
+from precall.engine.errors import Overloaded, PermissionDenied, PrecallError
+from precall.server.access import NEEDS, PACKAGE
+from precall.server.auth import identify
+from precall.server.call import Call, enter_call
+from precall.server.errors import abort, hidden, status_code
+from precall.server.keys import KeyStore
+from precall.server.metrics import ServerMetrics
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+RETRY_SECONDS: Final = 0.1
+_FOREVER: Final = 1e9
+"""gRPC reports a missing deadline as one that lies beyond any real one."""
+
+
+class Gate(grpc.aio.ServerInterceptor):
+    """Wraps the handlers of precall.v1; health and reflection pass untouched, as probes carry no key."""
+
+    def __init__(self, keys: KeyStore, metrics: ServerMetrics, *, max_concurrent: int) -> None:
+        """``max_concurrent`` bounds the unary calls in progress; streams are not counted, they only wait."""
+        self._keys = keys
+        self._metrics = metrics
+        self._max_concurrent = max_concurrent
+        self._running = 0
+
+    async def intercept_service(
+        self,
+        continuation: Callable[
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[RequestT, ResponseT] | None]
+        ],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[RequestT, ResponseT] | None:
+        handler: Any = await continuation(handler_call_details)
+        if handler is None or not handler_call_details.method.startswith(PACKAGE):
+            return handler  # type: ignore[no-any-return]
+        method = handler_call_details.method.removeprefix(PACKAGE)
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(
+                self._unary(method, handler.unary_unary),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        return grpc.unary_stream_rpc_method_handler(
+            self._stream(method, handler.unary_stream),
+            handler.request_deserializer,
+            handler.response_serializer,
+        )
+
+    def _unary(
+        self, method: str, answer: Callable[[Any, Context], Awaitable[Any]]
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
+        async def guarded(request: Any, context: Context) -> Any:
+            started = time.perf_counter()
+            outcome = grpc.StatusCode.OK
+            try:
+                self._admit()
+                try:
+                    call = self._enter(method, context)
+                    reply = await answer(request, context)
+                    self._metrics.observe_stages(call.stages)
+                    return reply
+                finally:
+                    self._running -= 1
+            except Exception as error:
+                known = _known(error, method)
+                outcome = status_code(known)
+                await abort(context, known)
+            except asyncio.CancelledError:
+                outcome = grpc.StatusCode.CANCELLED
+                raise
+            finally:
+                self._metrics.observe_rpc(method, outcome, time.perf_counter() - started)
+
+        return guarded
+
+    def _stream(
+        self, method: str, answer: Callable[[Any, Context], AsyncIterator[Any]]
+    ) -> Callable[[Any, Context], AsyncIterator[Any]]:
+        async def guarded(request: Any, context: Context) -> AsyncIterator[Any]:
+            started = time.perf_counter()
+            outcome = grpc.StatusCode.OK
+            replies: AsyncIterator[Any] | None = None
+            try:
+                self._enter(method, context)
+                replies = answer(request, context)
+                async for reply in replies:
+                    yield reply
+            except Exception as error:
+                known = _known(error, method)
+                outcome = status_code(known)
+                await abort(context, known)
+            except (asyncio.CancelledError, GeneratorExit):
+                outcome = grpc.StatusCode.CANCELLED
+                raise
+            finally:
+                close = getattr(replies, "aclose", None)
+                if close is not None:  # at once, so that what the stream held is let go of
+                    await close()
+                self._metrics.observe_rpc(method, outcome, time.perf_counter() - started)
+
+        return guarded
+
+    def _admit(self) -> None:
+        if self._running >= self._max_concurrent:
+            raise Overloaded(
+                f"{self._running} calls are in progress, as many as this server takes",
+                retry_after_seconds=RETRY_SECONDS,
+            )
+        self._running += 1
+
+    def _enter(self, method: str, context: Context) -> Call:
+        principal = identify(self._keys, context.invocation_metadata() or ())
+        need = NEEDS.get(method)
+        if need is None:
+            raise PermissionDenied(f"{method} is not open to any key")
+        principal.require(need)
+        remaining = context.time_remaining()
+        limited = remaining is not None and remaining < _FOREVER
+        call = Call(method, principal, time.monotonic() + remaining if limited else None)
+        enter_call(call)
+        return call
+
+
+def _known(error: Exception, method: str) -> PrecallError:
+    return error if isinstance(error, PrecallError) else hidden(error, method=method)

@@ -1,0 +1,82 @@
+"""Searches on their way in and their results on the way out."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from precall.engine.errors import InvalidInput
+from precall.engine.memory.ladder import Ladder
+from precall.engine.retrieval.query import Hit
+from precall.proto import common_pb2, retrieval_pb2
+from precall.scoring.ranking import Ranked, RankingWeights
+from precall.server.mapping.memories import memory_message
+from precall.server.mapping.values import moment, refuse_unsupported, seconds_of
+
+MAX_QUERY_CHARACTERS: Final = 20_000
+_FAST_MODES: Final = (retrieval_pb2.SEARCH_MODE_UNSPECIFIED, retrieval_pb2.SEARCH_MODE_FAST)
+
+
+def query_text(text: str, field: str = "query") -> str:
+    """Raises InvalidInput for a text that nothing can be searched with."""
+    if not text.strip():
+        raise InvalidInput(f"{field} is empty: say what to look for")
+    if len(text) > MAX_QUERY_CHARACTERS:
+        raise InvalidInput(f"{field} has {len(text)} characters, at most {MAX_QUERY_CHARACTERS}")
+    return text
+
+
+def require_supported_search(request: retrieval_pb2.SearchRequest) -> None:
+    """Raises NotSupported for what this server does not do yet, InvalidInput for what nobody ever will."""
+    refuse_unsupported(
+        {
+            "mode ACCURATE": request.mode == retrieval_pb2.SEARCH_MODE_ACCURATE,
+            "filter": request.filter != common_pb2.Filter(),
+            "as_of": request.HasField("as_of"),
+        },
+        "Search",
+    )
+    if request.mode not in _FAST_MODES:
+        raise InvalidInput(f"mode has the unknown value {request.mode}")
+
+
+def ranking_weights(request: retrieval_pb2.SearchRequest) -> RankingWeights:
+    """The request's weights as they are, a zero included; the defaults where it has none. Raises InvalidInput."""
+    if not request.HasField("weights"):
+        return RankingWeights()
+    given = request.weights
+    half_life = (
+        seconds_of(given.half_life) if given.HasField("half_life") else RankingWeights().half_life_seconds
+    )
+    try:
+        return RankingWeights(given.relevance, given.importance, given.recency, half_life)
+    except ValueError as error:
+        raise InvalidInput(f"weights: {error}") from error
+
+
+def ranked_at(request: retrieval_pb2.SearchRequest, *, now: float) -> float:
+    """Unix seconds that recency is counted from. Raises InvalidInput."""
+    if request.HasField("ranked_at"):
+        return moment(request.ranked_at, "ranked_at").timestamp()
+    return now
+
+
+def scored_memories(hits: Iterable[Hit], ladder: Ladder) -> list[retrieval_pb2.ScoredMemory]:
+    return [
+        retrieval_pb2.ScoredMemory(
+            memory=memory_message(hit.memory, ladder),
+            score=_score_parts(hit.score),
+            rung=ladder.level_of(hit.memory.rung),
+            legs=sorted(leg.value for leg in hit.legs),
+        )
+        for hit in hits
+    ]
+
+
+def _score_parts(score: Ranked) -> common_pb2.ScoreParts:
+    return common_pb2.ScoreParts(
+        total=score.total,
+        relevance=score.relevance,
+        importance=score.importance,
+        recency=score.recency,
+        dense=score.dense,
+        keyword=score.keyword,
+    )

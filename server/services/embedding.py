@@ -1,0 +1,162 @@
+"""The model side of the wire."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import grpc.aio
+import numpy as np
+
+from precall.engine.batching.outcome import EmbeddingOutcome
+from precall.engine.batching.work import WorkClass
+from precall.engine.encoding.card import Pooling
+from precall.engine.encoding.encoder import TextRole
+from precall.engine.engine import Engine
+from precall.engine.errors import InvalidInput, NotSupported
+from precall.proto import common_pb2, embedding_pb2
+from precall.proto.embedding_pb2_grpc import EmbeddingServiceServicer
+from precall.server.call import current_call
+from precall.server.encoder_files import encoder_fingerprint, read_in_chunks
+from precall.server.mapping.values import enumerated, refuse_unsupported, stage_timings, token_usage
+from precall.server.mapping.vectors import require_fingerprint, vector_dtype, vectors_message
+from precall.server.model import ServedModel
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_ROLES: Final = {
+    embedding_pb2.TEXT_ROLE_QUERY: TextRole.QUERY,
+    embedding_pb2.TEXT_ROLE_DOCUMENT: TextRole.DOCUMENT,
+}
+_WORK_CLASSES: Final = {
+    embedding_pb2.WORK_CLASS_CONVERSATION: WorkClass.CONVERSATION,
+    embedding_pb2.WORK_CLASS_PREFETCH: WorkClass.PREFETCH,
+    embedding_pb2.WORK_CLASS_INGEST: WorkClass.INGEST,
+}
+_DEFAULT_CLASSES: Final = {TextRole.QUERY: WorkClass.CONVERSATION, TextRole.DOCUMENT: WorkClass.INGEST}
+_POOLINGS: Final[Mapping[Pooling, embedding_pb2.Pooling]] = {
+    Pooling.MEAN: embedding_pb2.POOLING_MEAN,
+    Pooling.LAST_TOKEN: embedding_pb2.POOLING_LAST_TOKEN,
+    Pooling.CLS: embedding_pb2.POOLING_CLS,
+}
+
+
+class EmbeddingService(EmbeddingServiceServicer):
+    """Embeds, and hands out the model's card and the encoder for clients."""
+
+    def __init__(self, engine: Engine, model: ServedModel, *, max_batch: int) -> None:
+        self._engine = engine
+        self._model = model
+        self._max_batch = max_batch
+
+    async def Embed(
+        self, request: embedding_pb2.EmbedRequest, context: Context
+    ) -> embedding_pb2.EmbedResponse:
+        call = current_call()
+        card = self._model.encoder.card
+        self._check(request)
+        role = _ROLES.get(request.role)
+        if role is None:
+            raise InvalidInput("role must be QUERY or DOCUMENT: models prompt the two differently")
+        work_class = (
+            enumerated(request.work_class, _WORK_CLASSES, "work_class")
+            if request.work_class
+            else _DEFAULT_CLASSES[role]
+        )
+        outcomes = await self._engine.batcher.embed(
+            request.texts,
+            role,
+            tenant=call.principal.tenant,
+            work_class=work_class,
+            deadline=call.deadline,
+            truncate=request.truncate,
+        )
+        for name in ("tokenize", "queue", "device"):
+            call.note(name, max(getattr(outcome, f"{name}_seconds") for outcome in outcomes))
+        zero = np.zeros(card.dimension, np.float32)
+        return embedding_pb2.EmbedResponse(
+            vectors=vectors_message(
+                [zero if outcome.vector is None else outcome.vector for outcome in outcomes],
+                card.fingerprint,
+                card.dimension,
+                request.format,
+            ),
+            usage=[token_usage(outcome.usage) for outcome in outcomes],
+            errors=_item_errors(outcomes),
+            timings=stage_timings(call.finished_stages()),
+        )
+
+    async def Rerank(
+        self, request: embedding_pb2.RerankRequest, context: Context
+    ) -> embedding_pb2.RerankResponse:
+        raise NotSupported("this server does not rerank yet: use Search, which ranks by itself")
+
+    async def GetModel(
+        self, request: embedding_pb2.GetModelRequest, context: Context
+    ) -> embedding_pb2.ModelCard:
+        card = self._model.encoder.card
+        return embedding_pb2.ModelCard(
+            name=card.name,
+            revision=card.revision,
+            weights_sha256=card.weights_sha256,
+            dimension=card.dimension,
+            max_tokens=card.max_tokens,
+            pooling=_POOLINGS[card.pooling],
+            normalized=card.normalized,
+            query_prompt=card.query_prompt,
+            document_prompt=card.document_prompt,
+            matryoshka_dimensions=card.matryoshka_dimensions,
+            fingerprint=card.fingerprint,
+            runtime=self._model.runtime,
+        )
+
+    async def GetClientEncoder(
+        self, request: embedding_pb2.GetClientEncoderRequest, context: Context
+    ) -> AsyncIterator[embedding_pb2.ClientEncoderChunk]:
+        card = self._model.encoder.card
+        if request.model_fingerprint:
+            require_fingerprint(request.model_fingerprint, card, "model_fingerprint")
+        exported = self._model.exported
+        if exported is None:
+            raise NotSupported("this server has no encoder for clients: let it embed the queries")
+        manifest = embedding_pb2.ClientEncoderManifest(
+            model_fingerprint=card.fingerprint,
+            encoder_fingerprint=encoder_fingerprint(exported),
+            format=embedding_pb2.CLIENT_ENCODER_FORMAT_ONNX,
+            files=[
+                embedding_pb2.ClientEncoderFile(name=f.name, size_bytes=f.size_bytes, sha256=f.sha256)
+                for f in exported.files
+            ],
+            dimension=card.dimension,
+            max_tokens=card.max_tokens,
+            query_prompt=card.query_prompt,
+            agreement=self._model.agreement,
+        )
+        yield embedding_pb2.ClientEncoderChunk(manifest=manifest)
+        async for chunk in read_in_chunks(exported):
+            yield embedding_pb2.ClientEncoderChunk(data=chunk)
+
+    def _check(self, request: embedding_pb2.EmbedRequest) -> None:
+        card = self._model.encoder.card
+        if not request.texts:
+            raise InvalidInput("texts is empty: send at least one")
+        if len(request.texts) > self._max_batch:
+            raise InvalidInput(f"{len(request.texts)} texts, at most {self._max_batch}: split the request")
+        refuse_unsupported(
+            {
+                "instruction": bool(request.instruction),
+                "dimension": request.dimension not in (0, card.dimension),
+            },
+            f"the model {card.name}",
+        )
+        vector_dtype(request.format, "format")
+        if request.model_fingerprint:
+            require_fingerprint(request.model_fingerprint, card, "model_fingerprint")
+
+
+def _item_errors(outcomes: list[EmbeddingOutcome]) -> list[common_pb2.ItemError]:
+    return [
+        common_pb2.ItemError(
+            position=position, reason=outcome.error.reason, message=outcome.error.message
+        )
+        for position, outcome in enumerate(outcomes)
+        if outcome.error is not None
+    ]

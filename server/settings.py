@@ -1,0 +1,117 @@
+"""The server's settings: flags win over the environment, that over a TOML file, that over the defaults."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from precall.engine.anticipation.settings import AnticipationSettings
+from precall.engine.engine import EngineSettings
+from precall.engine.errors import ConfigurationError
+from precall.server.logging import LogFormat, LogLevel
+
+ENVIRONMENT_PREFIX: Final = "PRECALL_"
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class ServerSettings(BaseModel):
+    """Times in seconds. Port 0 lets the system choose one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    data_dir: Path = Field(Path("precall-data"), description="Folder of the tenants' files and the API keys.")
+    host: str = Field("127.0.0.1", min_length=1, description="Address that agents connect to.")
+    port: Port = Field(50_051, description="Port that agents connect to.")
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="Address of metrics and health over HTTP.")
+    metrics_port: Port = Field(9_464, description="Port of metrics and health over HTTP.")
+    model: str = Field("minilm", min_length=1, description="`minilm`, or a folder that holds its files.")
+    threads: int | None = Field(None, ge=1, le=256, description="Threads of one forward pass; unset: by CPUs.")
+    cache_dir: Path | None = Field(None, description="Folder of exported models; unset: the user's cache.")
+    heartbeat_seconds: float = Field(1.0, gt=0, le=60, description="Time between two heartbeats of a stream.")
+    lease_seconds: float = Field(
+        10.0, gt=0, le=600, description="How long a cache answers through an outage, and a delete waits at most."
+    )
+    complete_below: int = Field(
+        2_000, ge=0, le=4_096, description="A rung with at most so many memories is pushed whole."
+    )
+    max_message_bytes: int = Field(
+        64 * 1024 * 1024, ge=1024 * 1024, le=1024 * 1024 * 1024, description="Largest message, either way."
+    )
+    max_batch: int = Field(1_000, ge=1, le=10_000, description="Most texts or memories in one request.")
+    max_concurrent_rpcs: int = Field(1_000, ge=1, description="Most calls in progress; streams not counted.")
+    drain_seconds: float = Field(15.0, ge=0, le=600, description="Grace for calls in progress at the end.")
+    probe_seconds: float = Field(5.0, gt=0, le=300, description="Time between two readiness probes.")
+    log_level: LogLevel = Field("info", description="debug, info, warning or error.")
+    log_format: LogFormat = Field("console", description="console or json.")
+    admin_key: SecretStr | None = Field(None, description="A further admin key of the server.")
+    ready_file: Path | None = Field(None, description="Written as JSON once the server answers.")
+
+    @classmethod
+    def load(
+        cls,
+        flags: Mapping[str, Any] | None = None,
+        config: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Settings from flags (None means not given), environment (default: the process's) and a TOML file.
+
+        Raises ConfigurationError with one line that names the setting, its origin, and what it may be.
+        """
+        variables = os.environ if environment is None else environment
+        sources: dict[str, Mapping[str, Any]] = {
+            str(config): {} if config is None else _read_file(config),
+            "the environment": {
+                name: variables[ENVIRONMENT_PREFIX + name.upper()]
+                for name in cls.model_fields
+                if variables.get(ENVIRONMENT_PREFIX + name.upper())
+            },
+            "the command line": {name: value for name, value in (flags or {}).items() if value is not None},
+        }
+        values: dict[str, Any] = {}
+        origins: dict[str, str] = {}
+        for origin, given in sources.items():
+            values |= given
+            origins |= dict.fromkeys(given, origin)
+        try:
+            settings = cls(**values)
+        except ValidationError as error:
+            raise ConfigurationError(_explained(error, origins)) from None
+        _ = settings.engine_settings  # checks what concerns more than one setting
+        return settings
+
+    @property
+    def engine_settings(self) -> EngineSettings:
+        """Raises ConfigurationError when settings contradict each other."""
+        return EngineSettings(
+            data_dir=self.data_dir / "tenants",
+            anticipation=AnticipationSettings(
+                heartbeat_seconds=self.heartbeat_seconds,
+                lease_seconds=self.lease_seconds,
+                complete_below=self.complete_below,
+            ),
+        )
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"the settings file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # TOML and UTF-8 faults alike
+        raise ConfigurationError(f"the settings file {path} is no TOML: {error}") from error
+
+
+def _explained(error: ValidationError, origins: Mapping[str, str]) -> str:
+    """One line on the first fault. The value is left out: it may be a secret."""
+    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = str(fault["loc"][0]) if fault["loc"] else ""
+    origin = origins.get(name, "the defaults")
+    if fault["type"] == "extra_forbidden":
+        known = ", ".join(ServerSettings.model_fields)
+        return f"unknown setting {name} in {origin}; the settings are: {known}"
+    field = ServerSettings.model_fields[name]
+    message = str(fault["msg"])
+    return f"setting {name} in {origin}: {message[0].lower()}{message[1:]} ({field.description})"

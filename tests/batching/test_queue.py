@@ -1,0 +1,352 @@
+"""The queue's policy, on a clock that the test turns."""
+
+import itertools
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from precall.engine.batching.queue import WorkQueue
+from precall.engine.batching.settings import BatchingSettings
+from precall.engine.batching.work import Batch, EmbeddingRequest, Ticket, TicketState, WorkClass
+from precall.engine.encoding.encoder import TextRole, TokenizedText, TokenUsage
+from precall.engine.errors import ConfigurationError, InvalidInput, Overloaded
+
+CONVERSATION, PREFETCH, INGEST = WorkClass.CONVERSATION, WorkClass.PREFETCH, WorkClass.INGEST
+SMALL = BatchingSettings(max_batch_tokens=100, max_batch_items=10, max_waiting_tokens=1_000)
+_numbers = itertools.count()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def request(
+    tokens: int = 10,
+    tenant: str = "acme",
+    work_class: WorkClass = CONVERSATION,
+    deadline: float | None = None,
+    text: int | None = None,
+    role: TextRole = TextRole.DOCUMENT,
+) -> EmbeddingRequest:
+    """Requests with equal ``text`` and ``tokens`` are the same text; by default each is another one."""
+    token_ids = np.full(tokens, next(_numbers) + 10**6 if text is None else text, dtype=np.int64)
+    return EmbeddingRequest(
+        TokenizedText(token_ids, TokenUsage(tokens, tokens)), role, tenant, work_class, deadline
+    )
+
+
+def take(queue: WorkQueue) -> Batch:
+    batch = queue.take().batch
+    assert batch is not None
+    queue.check_integrity()
+    return batch
+
+
+def tickets_of(batch: Batch) -> list[Ticket]:
+    return [ticket for work in batch.works for ticket in work.tickets]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(clock: Clock) -> WorkQueue:
+    return WorkQueue(SMALL, clock)
+
+
+def test_a_lone_request_is_taken_at_once(queue: WorkQueue) -> None:
+    (ticket,) = queue.admit([request()])
+    assert queue.has_waiting
+    batch = take(queue)
+    assert tickets_of(batch) == [ticket]
+    assert queue.take().batch is None
+    assert queue.complete(batch, 0.01) == [[ticket]]
+    assert ticket.state is TicketState.DONE
+    assert queue.is_idle
+
+
+def test_batches_keep_to_the_token_budget_and_the_item_limit(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=30) for _ in range(7)])
+    assert [len(take(queue).works) for _ in range(3)] == [3, 3, 1]
+    queue.admit([request(tokens=2) for _ in range(13)])
+    assert [len(take(queue).works) for _ in range(2)] == [10, 3]
+
+
+def test_a_text_over_the_batch_budget_goes_alone(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=150), request(tokens=5)])
+    assert [work.tokens for work in take(queue).works] == [150]
+    assert [work.tokens for work in take(queue).works] == [5]
+
+
+def test_texts_of_like_length_go_together_and_the_oldest_goes_first(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=tokens) for tokens in (30, 3, 28, 4, 3)])
+    assert sorted(work.tokens for work in take(queue).works) == [28, 30]
+    assert sorted(work.tokens for work in take(queue).works) == [3, 3, 4]
+
+
+def test_a_conversation_overtakes_what_was_waiting(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=50, work_class=INGEST) for _ in range(10)])
+    take(queue)
+    queue.admit([request(work_class=PREFETCH)])
+    queue.admit([request(work_class=CONVERSATION)])
+    assert [take(queue).work_class for _ in range(3)] == [CONVERSATION, PREFETCH, INGEST]
+
+
+def test_shares_follow_the_weights_and_none_starves(queue: WorkQueue) -> None:
+    weights = {CONVERSATION: 6.0, PREFETCH: 3.0, INGEST: 1.0}
+    queue = WorkQueue(replace(SMALL, class_weights=weights, max_waiting_tokens=10**6), Clock())
+    for work_class in WorkClass:
+        queue.admit([request(tokens=50, work_class=work_class) for _ in range(200)])
+    served = Counter(take(queue).work_class for _ in range(100))
+    assert served[CONVERSATION] == pytest.approx(60, abs=2)
+    assert served[PREFETCH] == pytest.approx(30, abs=2)
+    assert served[INGEST] == pytest.approx(10, abs=2)
+
+
+def test_idling_earns_a_class_no_credit(queue: WorkQueue) -> None:
+    queue = WorkQueue(replace(SMALL, max_waiting_tokens=10**6), Clock())
+    queue.admit([request(tokens=50, work_class=CONVERSATION) for _ in range(400)])
+    for _ in range(100):
+        take(queue)
+    queue.admit([request(tokens=50, work_class=INGEST) for _ in range(100)])
+    classes = [take(queue).work_class for _ in range(34)]
+    assert classes.count(INGEST) <= 3
+
+
+def test_tenants_share_a_class_whatever_the_size_of_their_backlog(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=20, tenant="big") for _ in range(40)])
+    queue.admit([request(tokens=20, tenant="small") for _ in range(4)])
+    tenants = [work.tenant for _ in range(2) for work in take(queue).works]
+    assert tenants.count("small") == 4  # of the first ten served, though forty were there before
+
+
+def test_a_tenant_of_long_texts_gets_no_more_tokens_than_one_of_short(queue: WorkQueue) -> None:
+    queue = WorkQueue(replace(SMALL, max_waiting_tokens=10**6, minimum_fill=0.0), Clock())
+    queue.admit([request(tokens=40, tenant="long") for _ in range(200)])
+    queue.admit([request(tokens=10, tenant="short") for _ in range(800)])
+    tokens: Counter[str] = Counter()
+    for _ in range(50):
+        for work in take(queue).works:
+            tokens[work.tenant] += work.tokens
+    assert tokens["long"] == pytest.approx(tokens["short"], rel=0.15)
+
+
+def test_what_is_late_never_leaves_as_work(queue: WorkQueue, clock: Clock) -> None:
+    late, early = queue.admit([request(deadline=101.0), request(deadline=103.0)])
+    clock.now = 101.0
+    turn = queue.take()
+    assert turn.expired == (late,)
+    assert late.state is TicketState.EXPIRED
+    assert turn.batch is not None
+    assert tickets_of(turn.batch) == [early]
+    assert queue.counts.expired == 1
+
+
+def test_a_deadline_that_passes_on_the_device_still_gets_its_answer(queue: WorkQueue, clock: Clock) -> None:
+    (ticket,) = queue.admit([request(deadline=101.0)])
+    batch = take(queue)
+    clock.now = 200.0
+    assert queue.expire() == ()
+    assert queue.complete(batch, 1.0) == [[ticket]]
+
+
+def test_what_is_cancelled_never_leaves_as_work(queue: WorkQueue) -> None:
+    gone, stays = queue.admit([request(), request()])
+    assert queue.cancel([gone]) == 1
+    assert queue.cancel([gone]) == 0
+    assert tickets_of(take(queue)) == [stays]
+    assert queue.counts.cancelled == 1
+    assert queue.waiting_tokens == 0
+
+
+def test_cancelling_on_the_device_drops_the_answer(queue: WorkQueue) -> None:
+    (ticket,) = queue.admit([request()])
+    batch = take(queue)
+    assert queue.cancel([ticket]) == 1
+    assert queue.complete(batch, 0.1) == [[]]
+    queue.check_integrity()
+    assert queue.is_idle
+
+
+def test_the_same_text_is_computed_once_for_all_who_ask(queue: WorkQueue) -> None:
+    first, second, other_role = queue.admit(
+        [request(text=1), request(text=1), request(text=1, role=TextRole.QUERY)]
+    )
+    batch = take(queue)
+    assert len(batch.works) == 2
+    (third,) = queue.admit([request(text=1, tenant="other")])  # it runs already
+    assert not queue.has_waiting
+    assert queue.complete(batch, 0.1) == [[first, second, third], [other_role]]
+    queue.admit([request(text=1)])
+    assert len(take(queue).works) == 1  # after that it is new work
+    assert queue.counts.shared == 2
+
+
+def test_sharing_raises_a_text_to_the_most_urgent_class(queue: WorkQueue) -> None:
+    queue.admit([request(work_class=INGEST), request(text=1, work_class=INGEST)])
+    queue.admit([request(text=1, work_class=CONVERSATION)])
+    batch = take(queue)
+    assert batch.work_class is CONVERSATION
+    assert len(tickets_of(batch)) == 2
+
+
+def test_a_shared_text_outlives_the_one_who_leaves(queue: WorkQueue, clock: Clock) -> None:
+    late, leaves, stays = queue.admit([request(text=1, deadline=101.0), request(text=1), request(text=1)])
+    queue.cancel([leaves])
+    clock.now = 102.0
+    turn = queue.take()
+    assert turn.expired == (late,)
+    assert turn.batch is not None
+    assert tickets_of(turn.batch) == [stays]
+
+
+@pytest.mark.parametrize("sizes", [[300], [100, 100, 100]])
+def test_the_limit_is_the_same_for_one_text_and_for_many(queue: WorkQueue, sizes: list[int]) -> None:
+    queue.admit([request(tokens=800)])
+    with pytest.raises(Overloaded) as caught:
+        queue.admit([request(tokens=size) for size in sizes])
+    assert caught.value.retry_after_seconds > 0
+    assert queue.waiting_tokens == 800  # nothing of it was kept
+    assert queue.counts.refused == len(sizes)
+    queue.check_integrity()
+    queue.admit([request(tokens=200)])  # up to the limit exactly
+
+
+def test_what_can_never_fit_is_an_error_of_the_caller(queue: WorkQueue) -> None:
+    with pytest.raises(InvalidInput, match="split it"):
+        queue.admit([request(tokens=600), request(tokens=401)])
+
+
+def test_a_probe_passes_a_full_queue(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=1_000, work_class=INGEST)])
+    (probe,) = queue.admit([request()], beyond_limit=True)
+    assert tickets_of(take(queue)) == [probe]
+
+
+def test_the_advice_when_to_come_back_follows_the_measured_pace(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=100)])
+    queue.complete(take(queue), device_seconds=1.0)  # 100 tokens a second
+    queue.admit([request(tokens=1_000)])
+    with pytest.raises(Overloaded) as caught:
+        queue.admit([request(tokens=500)])
+    assert caught.value.retry_after_seconds == pytest.approx(5.0)
+
+
+def test_answered_deadlines_do_not_pile_up(queue: WorkQueue) -> None:
+    for _ in range(1_000):
+        queue.admit([request(deadline=10**9)])
+        queue.complete(take(queue), 0.001)
+    assert len(queue._deadlines) <= 100
+
+
+def test_tenants_that_left_are_forgotten(queue: WorkQueue) -> None:
+    for number in range(500):
+        queue.admit([request(tenant=f"tenant {number}")])
+        queue.complete(take(queue), 0.001)
+    assert len(queue._lanes[CONVERSATION]._share) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_batch_tokens": 0},
+        {"max_batch_items": 0},
+        {"max_waiting_tokens": -1},
+        {"look_ahead": 0},
+        {"minimum_fill": 1.5},
+        {"inline_texts": -1},
+        {"probe_seconds": 0.0},
+        {"class_weights": {CONVERSATION: 1.0}},
+        {"class_weights": {CONVERSATION: 1.0, PREFETCH: 1.0, INGEST: 0.0}},
+    ],
+)
+def test_a_wrong_setting_is_named(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        replace(SMALL, **wrong)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 120), st.floats(0.0, 1.0))
+def test_any_sequence_keeps_the_invariants_and_answers_everything_once(
+    seed: int, budget: int, minimum_fill: float
+) -> None:
+    chance = random.Random(seed)
+    clock = Clock()
+    limits = BatchingSettings(
+        max_batch_tokens=budget,
+        max_batch_items=5,
+        max_waiting_tokens=300,
+        minimum_fill=minimum_fill,
+        look_ahead=8,
+    )
+    queue = WorkQueue(limits, clock)
+    alive: list[Ticket] = []
+    ended: Counter[int] = Counter()
+    running: list[Batch] = []
+    for _ in range(120):
+        action = chance.choice(["admit", "admit", "take", "complete", "cancel", "wait"])
+        if action == "admit":
+            wanted = [
+                request(
+                    tokens=chance.randint(1, 40),
+                    tenant=chance.choice("abc"),
+                    work_class=chance.choice(list(WorkClass)),
+                    deadline=chance.choice([None, clock.now + chance.uniform(0.1, 3.0)]),
+                    text=chance.randint(0, 3),
+                )
+                for _ in range(chance.randint(1, 4))
+            ]
+            before = queue.waiting_tokens
+            try:
+                alive += queue.admit(wanted)
+            except Overloaded:
+                assert queue.waiting_tokens == before
+                assert before + sum(len(each.text.token_ids) for each in wanted) > 300
+        elif action == "take":
+            turn = queue.take()
+            ended.update(id(ticket) for ticket in turn.expired)
+            if turn.batch is not None:
+                running.append(turn.batch)
+                check_batch(turn.batch, limits, clock.now)
+        elif action == "complete" and running:
+            batch = running.pop(chance.randrange(len(running)))
+            ended.update(id(ticket) for tickets in queue.complete(batch, 0.01) for ticket in tickets)
+        elif action == "cancel" and alive:
+            ticket = chance.choice(alive)
+            if queue.cancel([ticket]):
+                ended[id(ticket)] += 1
+        elif action == "wait":
+            clock.now += chance.uniform(0.0, 1.0)
+        queue.check_integrity()
+        assert queue.waiting_tokens <= 300
+    while not queue.is_idle:
+        turn = queue.take()
+        ended.update(id(ticket) for ticket in turn.expired)
+        running += [turn.batch] if turn.batch is not None else []
+        for batch in running:
+            ended.update(id(ticket) for tickets in queue.complete(batch, 0.01) for ticket in tickets)
+        running.clear()
+        queue.check_integrity()
+    assert ended == Counter(id(ticket) for ticket in alive)
+
+
+def check_batch(batch: Batch, limits: BatchingSettings, now: float) -> None:
+    assert 1 <= len(batch.works) <= limits.max_batch_items
+    assert len({work.key for work in batch.works}) == len(batch.works)
+    if len(batch.works) > 1:
+        assert batch.padded_tokens <= limits.max_batch_tokens
+        assert batch.tokens >= limits.minimum_fill * batch.padded_tokens - 1e-9
+    for ticket in tickets_of(batch):
+        assert ticket.state is TicketState.RUNNING
+        assert ticket.request.deadline is None or ticket.request.deadline > now

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from precall.scoring.keyword import document_impacts
+from precall.scoring.memory_set import Features, MemorySet, concatenate
+
+
+def features(seed: int) -> Features:
+    generator = np.random.default_rng(seed)
+    vector = generator.normal(size=4)
+    return Features(
+        vector=(vector / np.linalg.norm(vector)).astype(np.float16),
+        impacts=document_impacts(list(generator.choice(["pune", "dog", "tea"], 2))),
+        importance=0.25,
+        event_seconds=float(seed),
+        servable_from=float("-inf"),
+        servable_until=float("inf"),
+        depth=1 + seed % 2,
+    )
+
+
+class MemorySetMachine(RuleBasedStateMachine):
+    """The set against a dictionary that is scored row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set = MemorySet(4)
+        self.model: dict[str, Features] = {}
+        self.next_id = 0
+
+    @rule(seed=st.integers(0, 1_000))
+    def add(self, seed: int) -> None:
+        memory_id = f"m{self.next_id}"
+        self.next_id += 1
+        self.model[memory_id] = features(seed)
+        self.set.add(memory_id, self.model[memory_id])
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        memory_id = data.draw(st.sampled_from(sorted(self.model)))
+        del self.model[memory_id]
+        self.set.remove(memory_id)
+
+    @rule()
+    def halve(self) -> None:
+        self.set.halve()
+
+    @invariant()
+    def scores_equal_those_of_the_model(self) -> None:
+        self.set.check_integrity()
+        assert set(self.set.ids) == self.model.keys()
+        query = np.array([0.5, 0.5, 0.5, 0.5], np.float32)
+        table = self.set.candidates(query, {"pune": 2.0})
+        for row, memory_id in enumerate(table.ids):
+            expected = self.model[memory_id]
+            assert table.dense[row] == pytest.approx(float(expected.vector.astype(np.float32) @ query), abs=1e-6)
+            assert table.keyword[row] == pytest.approx(2.0 * expected.impacts.get("pune", 0.0), abs=1e-5)
+            assert table.event_seconds[row] == expected.event_seconds
+            assert table.depth[row] == expected.depth
+
+
+TestMemorySet = MemorySetMachine.TestCase
+
+
+def test_features_come_back_as_they_were_given() -> None:
+    memories = MemorySet(4)
+    given = features(7)
+    memories.add("a", given)
+    returned = memories.features("a")
+    assert (returned.vector == given.vector).all() and returned.vector.dtype == np.float16
+    assert returned.impacts == given.impacts
+    assert (returned.event_seconds, returned.depth) == (given.event_seconds, given.depth)
+
+
+def test_the_same_id_twice_is_refused_and_a_wrong_dimension_too() -> None:
+    memories = MemorySet(4)
+    memories.add("a", features(1))
+    with pytest.raises(ValueError, match="already"):
+        memories.add("a", features(2))
+    with pytest.raises(ValueError, match="shape"):
+        MemorySet(5).add("b", features(1))
+
+
+def test_chosen_slots_score_as_they_do_among_all() -> None:
+    memories = MemorySet(4)
+    for seed in range(9):
+        memories.add(f"m{seed}", features(seed))
+    query = np.array([1, 0, 0, 0], np.float32)
+    whole = memories.candidates(query, {"dog": 1.0})
+    part = memories.candidates(query, {"dog": 1.0}, np.array([7, 2]))
+    assert part.ids == ["m7", "m2"]
+    assert part.dense.tolist() == pytest.approx([whole.dense[7], whole.dense[2]])
+    assert concatenate([part, part]).ids == ["m7", "m2", "m7", "m2"]
