@@ -25,7 +25,7 @@ def main(
         f"{' and '.join(conversation.speakers)}, {len(conversation.questions)} spoken questions."
     )
     outcome = asyncio.run(measure([conversation], ReadsRun(rtt_ms=rtt_ms), console=console))
-    present(outcome, [conversation], console=console, json_path=json_path, plot_path=plot_path)
+    present(outcome, console=console, json_path=json_path, plot_path=plot_path)
     if not outcome.report.keeps_promise:
         raise PromiseBroken(
             f"P75 is {outcome.report.p75_ms:.2f} ms, the promise is under {PROMISE_MS:g} ms: is the machine busy?"

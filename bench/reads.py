@@ -63,7 +63,7 @@ def main(
     console = console or Console()
     conversations = load_conversations(data)[:max_conversations]
     outcome = asyncio.run(measure(conversations, run, console=console))
-    present(outcome, conversations, console=console, json_path=json_path, plot_path=plot_path)
+    present(outcome, console=console, json_path=json_path, plot_path=plot_path)
     return outcome.report
 
 
@@ -86,8 +86,8 @@ async def measure(
             far = await stack.enter_async_context(AsyncClient(f"127.0.0.1:{port}", api_key=key))
             await _ingest_all(near, conversations, progress)
             replayed = await _replay_all(far, conversations, run, progress)
-            records = await _judge_all(near, conversations, replayed, progress)
             pushed = await asyncio.to_thread(_pushed_items, server.address)
+            records = await _judge_all(near, conversations, replayed, progress)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     used = {
@@ -112,14 +112,13 @@ async def measure(
 
 def present(
     outcome: ReadsOutcome,
-    conversations: Sequence[LocomoConversation],
     *,
     console: Console,
     json_path: Path | None,
     plot_path: Path | None,
 ) -> None:
     """Print the read table; write the JSON and the plot where paths are given."""
-    console.print(_table(outcome.report, len(conversations)))
+    console.print(_table(outcome.report))
     if json_path is not None:
         outcome.report.write(json_path, describe_machine())
         console.print(f"figures: {json_path}")
@@ -202,9 +201,9 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _table(result: ReadsReport, conversations: int) -> Table:
+def _table(result: ReadsReport) -> Table:
     table = Table(
-        title=f"{result.reads} reads in {conversations} conversations, server {result.rtt_ms:g} ms away",
+        title=f"{result.reads} reads, {result.memories} memories, server {result.rtt_ms:g} ms away",
         title_justify="left",
     )
     table.add_column("measure")

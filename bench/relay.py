@@ -46,12 +46,12 @@ class LinkRelay:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str = "127.0.0.1") -> int:
-        """Listen on a free port of ``host``; the port."""
+        """Listen on a free port of ``host``; returns it, and it stands in ``port`` from then on."""
         if self._server is not None:
             raise RuntimeError("the relay is already started")
         self._server = await asyncio.start_server(self._accept, host, 0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self.port
 
     async def close(self) -> None:
         """Reset every connection and stop listening."""

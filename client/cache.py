@@ -112,11 +112,13 @@ class SessionCache:
             self._reset_push = push.push_id
         for memory_id in push.evicted_ids:
             self._evict(memory_id)
+        for coverage_id in push.retired_coverage_ids:  # at once: claiming less is never wrong
+            self._coverages.pop(coverage_id, None)
         refused = self._add_items(push, elapsed)
         if refused:
             self._doubtful_push = push.push_id
             self._withdraw_claims()
-        # What a coverage promised of the items evicted just now is corrected by the last part only.
+        # What was evicted may have backed a claim that only the last part corrects.
         self._between_parts = not push.last and (self._between_parts or bool(push.evicted_ids))
         settled = push.last and self._doubtful_push != push.push_id
         if settled:
@@ -159,7 +161,7 @@ class SessionCache:
         now: the server's Unix seconds. elapsed: ``Clock.elapsed``.
         """
         self._drop_aged(elapsed)
-        if query_vector is not None and query_vector.shape[0] != self._columns.dimension:
+        if query_vector is not None and self._columns.dimension not in (0, len(query_vector)):
             query_vector = None
         statistics = self.statistics(query_terms)
         ranked = ranking.rank(
@@ -208,22 +210,20 @@ class SessionCache:
         if vectors.refusal is not None:
             return Counter({vectors.refusal: len(push.items)})
         refused: Counter[Refusal] = Counter()
-        for message, vector in zip(push.items, vectors.rows, strict=False):
-            item = pushed.read_item(message, vector, scope=self._scope, elapsed=elapsed)
-            if isinstance(item, CachedItem):
-                refusal = self._add(item, vector)
-                if refusal is not None:
-                    refused[refusal] += 1
-            else:
-                refused[item] += 1
+        vector_bytes = len(push.vectors.data) // max(len(push.items), 1)
+        for message, vector, sound in zip(push.items, vectors.rows, vectors.sound, strict=False):
+            item = pushed.read_item(message, scope=self._scope, vector_bytes=vector_bytes, elapsed=elapsed)
+            refusal = self._add(item, vector, sound) if isinstance(item, CachedItem) else item
+            if refusal is not None:
+                refused[refusal] += 1
         return refused
 
-    def _add(self, item: CachedItem, vector: NDArray[np.float32]) -> Refusal | None:
+    def _add(self, item: CachedItem, vector: NDArray[np.float32], sound: bool) -> Refusal | None:
+        if not sound or not self._fits(vector):
+            return Refusal.DAMAGED
         self._remove(item.memory.id)
         if self.items >= self._max_items or self._bytes + item.wire_bytes > self._max_bytes:
             return Refusal.FULL
-        if not self._fits(vector):
-            return Refusal.DAMAGED
         self._columns.append(item, vector)
         self._rungs[item.rung].add(item.impacts)
         self._bytes += item.wire_bytes
@@ -250,8 +250,6 @@ class SessionCache:
             self._rungs[item.rung].complete = False
 
     def _take_claims(self, push: anticipation_pb2.Push) -> None:
-        for coverage_id in push.retired_coverage_ids:
-            self._coverages.pop(coverage_id, None)
         for claim in push.rungs:
             if claim.rung in self._rungs:
                 self._rungs[claim.rung].claim(

@@ -173,10 +173,10 @@ def vector_to_wire(vector: NDArray[np.float32], fingerprint: str) -> common_pb2.
 
 def impacts_from_wire(message: common_pb2.KeywordImpacts) -> dict[str, float]:
     """Term -> impact. ValueError when terms and weights disagree in number or a weight is not positive."""
-    weights = np.frombuffer(message.weights, "<f4")
-    if len(weights) != len(message.terms) or not np.all(weights > 0):
-        raise ValueError("keyword impacts are damaged")
-    return dict(zip(message.terms, weights.tolist(), strict=True))
+    weights = np.frombuffer(message.weights, "<f4").tolist()
+    if not all(weight > 0 for weight in weights):  # NaN fails this too
+        raise ValueError("a keyword impact is not positive")
+    return dict(zip(message.terms, weights, strict=True))
 
 
 def frequencies_from_wire(message: common_pb2.KeywordStatistics) -> dict[str, int]:

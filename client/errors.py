@@ -157,7 +157,7 @@ class ModelUnavailable(Unavailable):
     reason = "MODEL_UNAVAILABLE"
 
 
-class StorageUnavailable(Unavailable):
+class StorageUnavailable(PrecallError):
     """The server's disk refused a write. Nothing of the request was kept."""
 
     reason = "STORAGE_UNAVAILABLE"

@@ -125,10 +125,10 @@ class Outbox:
         self._task = asyncio.create_task(self._run(), name="precall-observe")
 
     async def close(self) -> None:
-        """Send what waits, as far as the close deadline allows and the server knows the session."""
+        """Send what waits, as far as the close deadline allows; in an outage there is nothing to wait for."""
         if self._task is None:
             return
-        if self._subscription.is_open:
+        if self._subscription.connected:
             try:
                 async with asyncio.timeout(self._options.close_deadline_seconds):
                     await self._empty.wait()

@@ -1,6 +1,6 @@
 """From a pushed item to a cached one: every check that it is this session's, and sound."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,9 +27,13 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushedVectors:
-    """The vectors of one push part: ``rows`` float32, shape ``(items, dimension)``, or why there are none."""
+    """The vectors of one push part, or why there are none.
+
+    ``rows``: float32, shape ``(items, dimension)``.  ``sound``: for each row, whether it has length 1.
+    """
 
     rows: NDArray[np.float32]
+    sound: Sequence[bool] = ()
     refusal: Refusal | None = None
 
 
@@ -39,22 +43,19 @@ def read_vectors(push: anticipation_pb2.Push, *, fingerprint: str) -> PushedVect
     if not push.items:
         return PushedVectors(nothing)
     if push.vectors.model_fingerprint != fingerprint:
-        return PushedVectors(nothing, Refusal.FINGERPRINT)
+        return PushedVectors(nothing, refusal=Refusal.FINGERPRINT)
     try:
         rows = convert.vectors_from_wire(push.vectors)
     except ValueError:
-        return PushedVectors(nothing, Refusal.DAMAGED)
+        return PushedVectors(nothing, refusal=Refusal.DAMAGED)
     if len(rows) != len(push.items) or not rows.size:
-        return PushedVectors(nothing, Refusal.DAMAGED)
-    return PushedVectors(rows)
+        return PushedVectors(nothing, refusal=Refusal.DAMAGED)
+    lengths = np.linalg.norm(rows, axis=1)
+    return PushedVectors(rows, (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE).tolist())  # NaN: not sound
 
 
 def read_item(
-    pushed: anticipation_pb2.PushedItem,
-    vector: NDArray[np.float32],
-    *,
-    scope: Mapping[str, str],
-    elapsed: float,
+    pushed: anticipation_pb2.PushedItem, *, scope: Mapping[str, str], vector_bytes: int, elapsed: float
 ) -> CachedItem | Refusal:
     """The item, or why it is refused. ``scope`` is the session's; its lineage are the prefixes of it."""
     memory = pushed.memory
@@ -63,9 +64,6 @@ def read_item(
         return Refusal.OWNERLESS
     if any(scope.get(level) != value for level, value in levels.items()) or pushed.rung not in levels:
         return Refusal.FOREIGN
-    length = float(np.linalg.norm(vector))
-    if not abs(length - 1.0) <= _LENGTH_TOLERANCE:  # NaN fails this too
-        return Refusal.DAMAGED
     try:
         impacts = convert.impacts_from_wire(pushed.impacts)
     except ValueError:
@@ -76,7 +74,7 @@ def read_item(
         depth=len(levels),
         impacts=impacts,
         predictor=pushed.predictor,
-        wire_bytes=pushed.ByteSize() + 2 * vector.shape[0],
+        wire_bytes=pushed.ByteSize() + vector_bytes,
         held_since=elapsed,
         event_seconds=convert.unix_seconds(memory.event_time),
         servable_from=convert.servable_from(memory),

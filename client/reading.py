@@ -109,6 +109,16 @@ class Reader:
             elapsed_seconds=lambda: self._clock.elapsed() - started,
         )
 
+    async def search(
+        self, question: Question, *, mode: str, as_of: datetime | None, truncate: bool
+    ) -> SearchResult:
+        """The server's own answer, the query embedded there. Raises on failure."""
+        request = self._request(question, mode=mode, truncate=truncate)
+        if as_of is not None:
+            request.as_of.CopyFrom(convert.moment_to_wire(as_of, name="as_of"))
+        response = await self._transport.call(SEARCH, request, deadline_seconds=question.deadline_seconds)
+        return convert.search_from_wire(response, now=self._now())
+
     async def close(self) -> None:
         for probe in self._probes:
             probe.cancel()
@@ -215,14 +225,16 @@ class Reader:
             degraded=degraded,
         )
 
-    def _request(self, question: Question) -> retrieval_pb2.SearchRequest:
+    def _request(
+        self, question: Question, *, mode: str = "fast", truncate: bool = True
+    ) -> retrieval_pb2.SearchRequest:
         return retrieval_pb2.SearchRequest(
             scope=self._scope,
             query=question.query,
-            mode=retrieval_pb2.SEARCH_MODE_FAST,
+            mode=f"SEARCH_MODE_{mode.upper()}",
             limit=question.limit,
             min_version=question.min_version,
-            truncate=True,
+            truncate=truncate,
         )
 
     def _probe_soon(self, question: Question) -> None:

@@ -15,7 +15,6 @@ from precall.client.encoder_supply import EncoderSupply
 from precall.client.errors import ClientClosed
 from precall.client.memories import Memories
 from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
-from precall.client.methods import SEARCH
 from precall.client.observation import Outbox, Role, observation
 from precall.client.options import ClientOptions
 from precall.client.question import Question, check_mode, conversation
@@ -27,7 +26,6 @@ from precall.client.state import SessionState
 from precall.client.subscription import Subscription
 from precall.client.transport import Transport
 from precall.client.watcher import Watcher
-from precall.proto import retrieval_pb2
 
 
 class AsyncSession:
@@ -55,8 +53,6 @@ class AsyncSession:
         self._scope = MappingProxyType(dict(scope))
         self._conversation_id = conversation(conversation_id)
         self._session_id = str(uuid.uuid4())
-        self._wire_scope = wire_scope
-        self._transport = transport
         self._encoders = encoders
         self._reporter = reporter
         self._memories = memories
@@ -123,7 +119,7 @@ class AsyncSession:
             complete_rungs=cache.complete_rungs,
             version=cache.version,
             connected=subscription.connected,
-            ready=subscription.in_step and cache.settled,
+            ready=subscription.in_step and subscription.servable and cache.settled,
             lease_seconds=subscription.lease_seconds,
             pushes=subscription.pushes,
             refused_items=subscription.refused_items,
@@ -177,7 +173,7 @@ class AsyncSession:
                 limit=limit,
                 budget_tokens=budget_tokens,
                 deadline_seconds=deadline / 1000,
-                min_version=max(min_version or 0, self._written_version),
+                min_version=self._demanded(min_version),
             )
         )
         self._reporter.add_read(read_report(self._session_id, read))
@@ -206,20 +202,9 @@ class AsyncSession:
             limit=limit,
             budget_tokens=0,
             deadline_seconds=deadline,
-            min_version=max(min_version or 0, self._written_version),
+            min_version=self._demanded(min_version),
         )
-        request = retrieval_pb2.SearchRequest(
-            scope=self._wire_scope,
-            query=question.query,
-            mode=f"SEARCH_MODE_{mode.upper()}",
-            limit=question.limit,
-            min_version=question.min_version,
-            truncate=truncate,
-        )
-        if as_of is not None:
-            request.as_of.CopyFrom(convert.moment_to_wire(as_of, name="as_of"))
-        response = await self._transport.call(SEARCH, request, deadline_seconds=question.deadline_seconds)
-        return convert.search_from_wire(response, now=convert.utc(self._subscription.server_now))
+        return await self._reader.search(question, mode=mode, as_of=as_of, truncate=truncate)
 
     async def remember(
         self,
@@ -297,6 +282,12 @@ class AsyncSession:
         except TimeoutError:
             return False
         return True
+
+    def _demanded(self, min_version: int | None) -> int:
+        """At least what this session wrote."""
+        if min_version is not None and not 0 <= min_version < self._written_version:
+            return min_version
+        return self._written_version
 
     def _check_entered(self) -> None:
         if not self._entered:

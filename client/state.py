@@ -7,8 +7,10 @@ from dataclasses import dataclass
 class SessionState:
     """A snapshot; nothing in it changes.
 
-    items, wire_bytes: what the cache holds.  complete_rungs: ladder levels held in whole.  version: that the
-    cache reflects, 0 before the first push.  ready: a whole push came over the present connection.
+    items, wire_bytes: what the cache holds.
+    complete_rungs: ladder levels held in whole.
+    version: that the cache reflects, 0 before the first push.
+    ready: a whole push came over the present connection, and may be served.
     lease_seconds: for how long cached items may still be served without another word from the server.
     last_lead_seconds: from the last observation to the push that it caused, None before the first.
     """

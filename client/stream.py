@@ -17,13 +17,11 @@ _OFFSETS_KEPT: Final = 5
 class Stream:
     """Made when the server's StreamOpened arrives; never reopened: a new connection is a new Stream.
 
-    The lease belongs to the stream. What another stream brought is served under *that* stream's lease: the
-    server waits for that one before it acks a delete.
+    The lease belongs to the stream, and only a renewal grants it. What another stream brought is served under
+    *that* stream's lease: the server waits for that one before it acks a delete.
     """
 
-    def __init__(
-        self, stream_id: str, opened: anticipation_pb2.StreamOpened, *, asked_at: float, clock: Clock
-    ) -> None:
+    def __init__(self, stream_id: str, opened: anticipation_pb2.StreamOpened, *, clock: Clock) -> None:
         self.stream_id = stream_id
         self.model_fingerprint = opened.model_fingerprint
         self.heartbeat_seconds = convert.seconds_from_wire(opened.heartbeat_interval) or 1.0
@@ -31,9 +29,10 @@ class Stream:
             convert.seconds_from_wire(opened.maximum_age) if opened.HasField("maximum_age") else float("inf")
         )
         self.lease = Lease(clock)
-        self.lease.renewed_from(asked_at, convert.seconds_from_wire(opened.lease))
         self.applied_sequence = 0
         self._clock = clock
+        self._leased = asyncio.Event()
+        self._renewal_sent_at = float("-inf")
         self._closed = asyncio.Event()
         self._heard_at = clock.elapsed()
         self._offsets: deque[float] = deque(maxlen=_OFFSETS_KEPT)
@@ -58,6 +57,26 @@ class Stream:
     def server_offset(self) -> float:
         """Seconds to add to this computer's wall clock: the median of the last heartbeats."""
         return sorted(self._offsets)[len(self._offsets) // 2] if self._offsets else 0.0
+
+    @property
+    def renewal_due(self) -> bool:
+        """No renewal was sent within the last heartbeat: a busy stream has no idle moment to beat in."""
+        return self._clock.elapsed() - self._renewal_sent_at >= self.heartbeat_seconds
+
+    def note_renewal_sent(self) -> float:
+        """Returns the moment (``Clock.elapsed``) from which its grant will count."""
+        self._renewal_sent_at = self._clock.elapsed()
+        return self._renewal_sent_at
+
+    def note_renewed(self, sent_at: float, lease_seconds: float) -> None:
+        """The server granted a lease, or with 0 refused it."""
+        self.lease.renewed_from(sent_at, lease_seconds)
+        if lease_seconds > 0:
+            self._leased.set()
+
+    async def leased(self) -> None:
+        """Wait until a lease was granted for the first time."""
+        await self._leased.wait()
 
     def note_applied(self, sequence: int) -> None:
         """An event was applied to the caches."""

@@ -118,9 +118,9 @@ class Subscription:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        was_open = self.is_open
+        connected = self.connected  # the session may be open there although the reply is not here yet
         self._forget_held()
-        if was_open:
+        if connected:
             try:
                 await self._transport.call(
                     CLOSE_SESSION,
@@ -138,8 +138,10 @@ class Subscription:
             await self._opened.wait()
 
     async def settled(self) -> None:
-        """Wait until a whole push came over the present connection."""
+        """Wait until a whole push came over the present connection, and may be served."""
         await self._settled.wait()
+        if self._source is not None:
+            await self._source.leased()
 
     def lost(self) -> None:
         """The server does not know the session: nobody invalidates what is held, so it goes at once."""

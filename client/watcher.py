@@ -47,8 +47,9 @@ class StreamListener(Protocol):
 class Watcher:
     """Reconnects for ever with backoff, a new stream id each time.
 
-    The order on every event: apply it to the caches, then note its sequence, then (on a heartbeat, or when
-    someone waits for it) renew the lease with that sequence. So a renewal never claims what is not applied.
+    The order on every event: apply it to the caches, then note its sequence, then (on a heartbeat, when
+    someone waits for it, or when a heartbeat's time has passed) renew the lease with that sequence. So a
+    renewal never claims what is not applied.
     A gap in the sequence, silence, or a server that does not know the stream means a new connection.
     """
 
@@ -101,12 +102,14 @@ class Watcher:
 
     async def _run(self) -> None:
         backoff = Backoff(self._options.reconnect_initial_seconds, self._options.reconnect_maximum_seconds)
+        failure = ""
         while True:
             try:
                 await self._follow_one_stream(backoff)
             except PrecallError as error:
-                level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
-                _log.log(level, "the stream to the server ended (%s: %s)", error.reason, error.message)
+                if error.reason != failure:  # said once, not at every try
+                    self._log_end(error)
+                failure = error.reason
             except Exception:
                 # A fault in applying an event must not end anticipation for good: begin anew.
                 _log.exception("an event of the stream could not be applied")
@@ -114,21 +117,27 @@ class Watcher:
                 self._lose_stream()
             await asyncio.sleep(backoff.next())
 
+    def _log_end(self, error: PrecallError) -> None:
+        """An outage passes by itself; without a session nobody misses the stream (an admin key gets none)."""
+        harmless = isinstance(error, Unavailable) or not self._listeners
+        level = logging.INFO if harmless else logging.WARNING
+        _log.log(level, "the stream to the server ended (%s: %s)", error.reason, error.message)
+
     async def _follow_one_stream(self, backoff: Backoff) -> None:
         """From opening a stream to its end, which is always an error of the client's tree."""
         stream_id = str(uuid.uuid4())
-        asked_at = self._clock.elapsed()
         self._call = self._transport.stream(
             WATCH, anticipation_pb2.WatchRequest(stream_id=stream_id, client_version=CLIENT_VERSION)
         )
         first = await self._next_event(self._call, _OPENING_SECONDS)
         if first.sequence != 1 or first.WhichOneof("event") != "opened":
             raise Unavailable("the stream did not begin with StreamOpened: is this a precall server?")
-        stream = Stream(stream_id, first.opened, asked_at=asked_at, clock=self._clock)
+        stream = Stream(stream_id, first.opened, clock=self._clock)
         stream.note_applied(first.sequence)
         self._stream = stream
         self._opened.set()
         backoff.reset()
+        self._renew_soon(stream)  # the cache serves nothing before the first lease
         for listener in tuple(self._listeners.values()):
             listener.stream_opened(stream)
         while True:
@@ -139,7 +148,7 @@ class Watcher:
                 )
             self._apply(stream, event)
             stream.note_applied(event.sequence)
-            if event.confirm or event.HasField("heartbeat"):
+            if event.confirm or event.HasField("heartbeat") or stream.renewal_due:
                 self._renew_soon(stream)
             if event.HasField("draining"):
                 raise Unavailable("the server is draining", reason="DRAINING")
@@ -204,7 +213,7 @@ class Watcher:
         request = anticipation_pb2.RenewLeaseRequest(
             stream_id=stream.stream_id, applied_sequence=stream.applied_sequence
         )
-        sent_at = self._clock.elapsed()
+        sent_at = stream.note_renewal_sent()
         try:
             response = await self._transport.call(
                 RENEW_LEASE, request, deadline_seconds=stream.silence_seconds, retry=False
@@ -215,7 +224,7 @@ class Watcher:
         except PrecallError as error:
             _log.debug("a lease was not renewed (%s); the next heartbeat tries again", error.reason)
         else:
-            stream.lease.renewed_from(sent_at, convert.seconds_from_wire(response.lease))
+            stream.note_renewed(sent_at, convert.seconds_from_wire(response.lease))
 
     def _give_up_call(self) -> None:
         if self._call is not None:

@@ -16,10 +16,14 @@ class ChangeCause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Memories that became current and that ceased to be, at one version of one tenant."""
+    """Memories that became current and that ceased to be, at one version of one tenant.
+
+    ``removed_terms``: the keyword terms of the removed ones, whose frequencies fell.
+    """
 
     tenant_id: str
     version: int
     cause: ChangeCause
     added: Sequence[IndexedMemory] = ()
     removed: Sequence[RemovedMemory] = ()
+    removed_terms: frozenset[str] = frozenset()

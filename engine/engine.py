@@ -1,6 +1,7 @@
 """The engine: one encoder, one batcher, one folder of tenants, one anticipator."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +13,13 @@ from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.anticipation.observer import AnticipationObserver, SilentObserver
 from precall.engine.anticipation.recent_turns import RecentTurns
 from precall.engine.anticipation.settings import AnticipationSettings
-from precall.engine.batching.batcher import Batcher, BatcherSettings, BatchObserver, SilentBatchObserver
-from precall.engine.batching.queue import WorkClass
+from precall.engine.batching.batcher import Batcher
+from precall.engine.batching.observer import BatchObserver
+from precall.engine.batching.settings import BatchingSettings
+from precall.engine.batching.work import WorkClass
 from precall.engine.clock import Clock, SystemClock
 from precall.engine.encoding.encoder import Encoder, TextRole
-from precall.engine.errors import FingerprintMismatch
+from precall.engine.errors import FingerprintMismatch, TenantNotFound, TenantQuarantined
 from precall.engine.index.partition import PartitionSettings
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.registry import TenantRegistry
@@ -31,7 +34,7 @@ class EngineSettings:
     data_dir: Path
     anticipation: AnticipationSettings = field(default_factory=AnticipationSettings)
     partitions: PartitionSettings = field(default_factory=PartitionSettings)
-    batching: BatcherSettings = field(default_factory=BatcherSettings)
+    batching: BatchingSettings = field(default_factory=BatchingSettings)
 
 
 class Engine:
@@ -49,17 +52,22 @@ class Engine:
         self.settings = settings
         self.encoder = encoder
         self.clock = clock or SystemClock()
-        self.batcher = Batcher(encoder, settings.batching, observer=batch_observer or SilentBatchObserver())
+        self.batcher = Batcher(encoder, settings.batching, observer=batch_observer)
         self.registry = TenantRegistry(settings.data_dir)
         self.anticipator = Anticipator(
             settings.anticipation,
-            [RecentTurns(self._embed_turn, self.clock, items_per_query=settings.anticipation.items_per_query)],
+            [
+                RecentTurns(
+                    self._embed_turn, self.clock, items_per_query=settings.anticipation.items_per_query
+                )
+            ],
             self.clock,
             anticipation_observer or SilentObserver(),
             encoder.card.fingerprint,
         )
         self._tenants: dict[str, Tenant] = {}
         self._opening = asyncio.Lock()
+        self._leaving: set[str] = set()
 
     async def start(self) -> None:
         await self.batcher.start()
@@ -81,18 +89,20 @@ class Engine:
             store = await asyncio.to_thread(
                 self.registry.create,
                 tenant_id,
-                ladder,
+                ladder=ladder,
                 model_fingerprint=card.fingerprint,
                 dimension=card.dimension,
             )
             return self._attach(store)
 
     async def tenant(self, tenant_id: str) -> Tenant:
-        """The tenant, opened when it is not. Raises TenantNotFound, TenantQuarantined, FingerprintMismatch."""
+        """The tenant, opened if need be. Raises TenantNotFound, TenantQuarantined, FingerprintMismatch."""
         tenant = self._tenants.get(tenant_id)
         if tenant is not None:
             return tenant
         async with self._opening:
+            if tenant_id in self._leaving:
+                raise _not_found(tenant_id)
             if tenant_id in self._tenants:
                 return self._tenants[tenant_id]
             store = await asyncio.to_thread(self.registry.open, tenant_id)
@@ -105,20 +115,34 @@ class Engine:
             return self._attach(store)
 
     async def delete_tenant(self, tenant_id: str) -> None:
-        """Destroy a tenant: its sessions, every cached copy, its files."""
-        await self.tenant(tenant_id)
-        async with self._opening:
-            tenant = self._tenants.pop(tenant_id)
+        """Destroy a tenant: its sessions, every cached copy, its files. Raises TenantNotFound.
+
+        One that cannot be opened, being damaged or of another model, can be destroyed all the same.
+        """
+        with contextlib.suppress(TenantQuarantined, FingerprintMismatch):
+            await self.tenant(tenant_id)
+        if tenant_id in self._leaving:
+            raise _not_found(tenant_id)
+        self._leaving.add(tenant_id)  # the waits below take seconds: other tenants must open meanwhile
+        try:
+            tenant = self._tenants.pop(tenant_id, None)
             await self.anticipator.drop_tenant(tenant_id)
-            await tenant.wait_for_earlier_leases()
-            await tenant.close(lease_seconds=0)
+            if tenant is not None:
+                await tenant.wait_for_earlier_leases()
+                await tenant.close(lease_seconds=0)
             await asyncio.to_thread(self.registry.delete, tenant_id)
+        finally:
+            self._leaving.discard(tenant_id)
 
     def tenant_ids(self) -> Sequence[str]:
         return self.registry.list()
 
     def is_open(self, tenant_id: str) -> bool:
         return tenant_id in self._tenants
+
+    @property
+    def open_tenants(self) -> int:
+        return len(self._tenants)
 
     def _attach(self, store: TenantStore) -> Tenant:
         tenant = Tenant(store, self.batcher, self.anticipator, self.clock, self.settings.partitions)
@@ -134,3 +158,7 @@ class Engine:
             deadline=None,
             truncate=True,
         )
+
+
+def _not_found(tenant_id: str) -> TenantNotFound:
+    return TenantNotFound(f"tenant {tenant_id!r} is being deleted")

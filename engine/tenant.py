@@ -6,16 +6,16 @@ released; what is between is in the order of versions.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.batching.batcher import Batcher
-from precall.engine.batching.queue import WorkClass
+from precall.engine.batching.work import WorkClass
 from precall.engine.change import Change, ChangeCause
 from precall.engine.clock import Clock
 from precall.engine.encoding.encoder import TextRole, TokenUsage
@@ -27,15 +27,12 @@ from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
 from precall.engine.retrieval.query import Hit, Query
-from precall.engine.retrieval.search import search_fast
+from precall.engine.retrieval.search import search
 from precall.scoring.keyword import document_impacts
 from precall.scoring.terms import analyze
 from precall.scoring.vectors import unit
 
 Outcome = TypeVar("Outcome", WriteOutcome, DeleteOutcome)
-
-_INLINE_MEMORIES: Final = 5_000
-"""Up to here a search takes well under a millisecond: less than handing it to a thread and back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +66,7 @@ class Tenant:
         self._horizon = store.lease_horizon
         """Unix seconds until which clients of an earlier process may still serve what they hold."""
         self._announced_horizon = self._horizon
+        self._announcing = asyncio.Lock()
         self.version = store.version
 
     @property
@@ -82,7 +80,7 @@ class Tenant:
     # Reads
 
     async def partitions(self, rung: Rung) -> Sequence[Partition]:
-        """The partitions that a reader on ``rung`` may see, the narrowest first; loaded when they are cold."""
+        """The partitions that a reader on ``rung`` may see, the narrowest first; cold ones are loaded."""
         lineage = rung.lineage()
         if any(visible not in self._partitions for visible in lineage):
             async with self._writing:  # a partition is loaded between two writes, never in the middle of one
@@ -101,11 +99,7 @@ class Tenant:
         partitions = await self.partitions(rung)
         version = self.version
         visible = sum(map(len, partitions))
-        if visible <= _INLINE_MEMORIES:
-            hits = search_fast(partitions, query)
-        else:
-            hits = await asyncio.to_thread(search_fast, partitions, query)
-        return Found(hits, version, visible)
+        return Found(await search(partitions, query), version, visible)
 
     # Writes
 
@@ -122,6 +116,11 @@ class Tenant:
 
         ``vectors``: a unit vector of this index's model for a memory, or None to have it embedded.
         """
+        if request_id is not None:  # a retry must not cost an embedding, nor fail because there is no model
+            replay = await asyncio.to_thread(self.store.replayed_write, memories, request_id=request_id)
+            if replay is not None:
+                await self._settled_before(replay, self._settling)
+                return replay
         prepared = await self._prepare(memories, vectors, truncate=truncate, deadline=deadline)
         return await self._settled(
             lambda: self.store.write(prepared, request_id=request_id),
@@ -164,15 +163,18 @@ class Tenant:
         """Make durable, before a lease is granted, that a later process must reckon with it."""
         until = self._clock.wall() + seconds
         if until > self._announced_horizon:
-            self._announced_horizon = until + seconds / 2  # so that one write serves several renewals
-            await asyncio.to_thread(self.store.set_lease_horizon, self._announced_horizon)
+            async with self._announcing:
+                if until > self._announced_horizon:
+                    horizon = until + seconds / 2  # so that one write serves several renewals
+                    await asyncio.to_thread(self._store_horizon, horizon)
+                    self._announced_horizon = horizon
 
     async def close(self, *, lease_seconds: float) -> None:
         """Close the files; ``lease_seconds``: how much longer some client may serve what it holds."""
         async with self._writing:
             horizon = self._clock.wall() + lease_seconds if lease_seconds > 0 else 0.0
             if self._announced_horizon != horizon:
-                await asyncio.to_thread(self.store.set_lease_horizon, max(horizon, self._horizon))
+                await asyncio.to_thread(self._store_horizon, max(horizon, self._horizon))
             await asyncio.to_thread(self.store.close)
 
     def check_integrity(self) -> None:
@@ -183,6 +185,9 @@ class Tenant:
             assert stored == {indexed.memory.id for indexed in partition.all()}
 
     # Internal
+
+    def _store_horizon(self, moment: float) -> None:
+        self.store.lease_horizon = moment
 
     def _load(self, rung: Rung) -> Partition:
         partition = Partition(rung, self.store.dimension, self._settings)
@@ -216,16 +221,12 @@ class Tenant:
                 outcome = embedded[position]
                 if outcome.error is not None:
                     raise outcome.error.at(position)
-                vector, usage = outcome.vector, outcome.usage
+                vector, usage = outcome.require_vector(), outcome.usage or TokenUsage(0, 0)
             terms = analyze(" ".join((memory.text, *memory.questions)))
-            prepared.append(
-                PreparedMemory(memory, vector.astype(np.float16), document_impacts(terms), usage)
-            )
+            prepared.append(PreparedMemory(memory, vector.astype(np.float16), document_impacts(terms), usage))
         return prepared
 
-    async def _settled(
-        self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]
-    ) -> Outcome:
+    async def _settled(self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]) -> Outcome:
         """Commit, and return when the outcome is durable, searchable, and free of stale copies.
 
         The work is a task of its own: a caller that hangs up must not split a commit from what follows it.
@@ -237,31 +238,42 @@ class Tenant:
         settling.add_done_callback(self._settling.discard)
         outcome = await asyncio.shield(settling)
         if outcome.replayed:
-            await asyncio.gather(*earlier, return_exceptions=True)
-            await self.wait_for_earlier_leases()
+            await self._settled_before(outcome, earlier)
         return outcome
 
-    async def _settle(
-        self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]
-    ) -> Outcome:
+    async def _settled_before(
+        self, replay: WriteOutcome | DeleteOutcome, earlier: Collection[asyncio.Task[Any]]
+    ) -> None:
+        """Wait for what the first call of a request may still be waiting for."""
+        await asyncio.gather(*earlier, return_exceptions=True)
+        if _took_away(replay):
+            await self.wait_for_earlier_leases()
+
+    async def _settle(self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]) -> Outcome:
         async with self._writing:
             outcome = await asyncio.to_thread(store)
+            if (
+                outcome.replayed
+            ):  # its change was made long ago; an id it removed may stand for another memory
+                return outcome
             change = change_of(outcome)
-            self._apply(change)
-            self.version = max(self.version, change.version)
-            confirmation = self._anticipator.announce(replace(change, version=self.version))
+            removed_terms = self._apply(change)
+            self.version = change.version
+            confirmation = self._anticipator.announce(replace(change, removed_terms=removed_terms))
         await confirmation.wait()
         if outcome.removed:
             await self.wait_for_earlier_leases()
         return outcome
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: Change) -> frozenset[str]:
+        """Bring the partitions up to date; returns the terms of what was removed."""
+        removed_terms: set[str] = set()
         for rung in {m.memory.rung for m in change.added} | {r.rung for r in change.removed}:
             if (partition := self._partitions.get(rung)) is not None:  # a cold one will load this from disk
-                partition.apply(
-                    added=[m for m in change.added if m.memory.rung == rung],
-                    removed=[r.id for r in change.removed if r.rung == rung],
-                )
+                removed = [r.id for r in change.removed if r.rung == rung]
+                removed_terms |= partition.terms(removed)
+                partition.apply(added=[m for m in change.added if m.memory.rung == rung], removed=removed)
+        return frozenset(removed_terms)
 
     def _deletion(self, outcome: DeleteOutcome) -> Change:
         return Change(self.id, outcome.version, ChangeCause.DELETED, removed=outcome.removed)
@@ -269,6 +281,13 @@ class Tenant:
     async def wait_for_earlier_leases(self) -> None:
         """After a restart nobody knows what clients of the earlier process hold: wait their leases out."""
         await asyncio.sleep(max(0.0, self._horizon - self._clock.wall()))
+
+
+def _took_away(outcome: WriteOutcome | DeleteOutcome) -> bool:
+    """Whether some cache may have held what the request removed, also when the outcome is a replay."""
+    if isinstance(outcome, DeleteOutcome):
+        return bool(outcome.deleted)
+    return any(written.superseded_ids for written in outcome.written)
 
 
 def _normalized(vector: NDArray[np.float32], position: int) -> NDArray[np.float32]:

@@ -39,7 +39,10 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One pushed query. ``vector``: float32 unit vector, shape ``(dimension,)``."""
+    """One pushed query. ``vector``: float32 unit vector, shape ``(dimension,)``.
+
+    ``floor``: no memory that is not held has a total above it for this query; 0 when none was left out.
+    """
 
     vector: NDArray[np.float32]
     terms: frozenset[str]
@@ -63,6 +66,8 @@ def judge(
     """
     if not coverages:
         return Decision.MISS
+    if any(coverage.floor <= 0.0 for coverage in coverages):
+        return Decision.SURE  # nothing at all was left out
     terms = set(read_terms)
     distances = np.linalg.norm(np.stack([c.vector for c in coverages]) - read_vector, axis=1)
     if len(held_totals) >= limit:

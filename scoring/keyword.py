@@ -128,6 +128,10 @@ class KeywordIndex:
         if not posting.slots:
             del self._postings[term]
 
+    def terms(self, slot: int) -> tuple[str, ...]:
+        """The terms that a document was added with."""
+        return self._terms[slot]
+
     def impacts(self, slot: int) -> dict[str, float]:
         """The impacts that a document was added with."""
         return {

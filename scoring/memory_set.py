@@ -132,23 +132,29 @@ class MemorySet:
 
         With ``slots`` None the columns are views: rank them before the set changes.
         """
-        count = len(self)
         keyword = self.keywords.scores(term_weights)
         if slots is None:
-            return self._columns(self.ids, slice(count), query_vector, keyword)
-        return self._columns([self.ids[slot] for slot in slots.tolist()], slots, query_vector, keyword[slots])
+            dense = self.vectors.astype(np.float32, copy=False) @ query_vector
+            return self._columns(self.ids, slice(len(self)), dense, keyword)
+        dense = self._vectors[slots].astype(np.float32, copy=False) @ query_vector
+        return self._columns([self.ids[slot] for slot in slots.tolist()], slots, dense, keyword[slots])
+
+    def without_dense(self, term_weights: Mapping[str, float]) -> Candidates:
+        """All rows, scored by keywords alone: ``dense`` is 0. The columns are views."""
+        dense = np.zeros(len(self), np.float32)
+        return self._columns(self.ids, slice(len(self)), dense, self.keywords.scores(term_weights))
 
     def _columns(
         self,
         ids: list[str],
         rows: "slice | NDArray[np.integer]",
-        query_vector: NDArray[np.float32],
+        dense: NDArray[np.float32],
         keyword: NDArray[np.float32],
     ) -> Candidates:
         moments = self._moments[rows]
         return Candidates(
             ids=ids,
-            dense=self._vectors[rows].astype(np.float32, copy=False) @ query_vector,
+            dense=dense,
             keyword=keyword,
             importance=self._importance[rows],
             event_seconds=moments[:, 0],

@@ -65,22 +65,53 @@ def recency(event_seconds: NDArray[np.float64], now: float, half_life: float) ->
     return np.exp2(-age / half_life).astype(np.float32)
 
 
-def rank(candidates: Candidates, weights: RankingWeights, *, now: float, limit: int) -> list[Ranked]:
-    """The best ``limit`` candidates that may be served at ``now`` (Unix seconds), best first.
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Columns of a scored table, float32, one row a candidate; ``keyword`` is saturated."""
 
-    Order: total, then the narrower rung, then the later event, then the id, so that any two computers
-    agree on ties.
-    """
-    servable = (candidates.servable_from <= now) & (now < candidates.servable_until)
+    total: NDArray[np.float32]
+    relevance: NDArray[np.float32]
+    recency: NDArray[np.float32]
+    keyword: NDArray[np.float32]
+
+
+def score(
+    candidates: Candidates, dense: NDArray[np.float32], weights: RankingWeights, *, now: float
+) -> Scores:
+    """The formula, with these cosines in place of the table's own."""
     keyword = fusion.saturate(candidates.keyword)
-    relevance = fusion.relevance(candidates.dense, keyword)
+    relevance = fusion.relevance(dense, keyword)
     fresh = recency(candidates.event_seconds, now, weights.half_life_seconds)
     total = (
         np.float32(weights.relevance) * relevance
         + np.float32(weights.importance) * candidates.importance
         + np.float32(weights.recency) * fresh
     )
-    rows = np.flatnonzero(servable)
+    return Scores(total, relevance, fresh, keyword)
+
+
+def servable(candidates: Candidates, now: float, *, include_upcoming: bool = False) -> NDArray[np.bool_]:
+    """Which rows may be served at ``now``; with ``include_upcoming`` those too that may be served later."""
+    alive = now < candidates.servable_until
+    return alive if include_upcoming else alive & (candidates.servable_from <= now)
+
+
+def rank(
+    candidates: Candidates,
+    weights: RankingWeights,
+    *,
+    now: float,
+    limit: int,
+    include_upcoming: bool = False,
+) -> list[Ranked]:
+    """The best ``limit`` candidates that may be served at ``now`` (Unix seconds), best first.
+
+    Order: total, then the narrower rung, then the later event, then the id, so that any two computers
+    agree on ties. ``include_upcoming``: as in `servable`.
+    """
+    scores = score(candidates, candidates.dense, weights, now=now)
+    total = scores.total
+    rows = np.flatnonzero(servable(candidates, now, include_upcoming=include_upcoming))
     if len(rows) > limit > 0:
         # Keep everything that ties with the last place: the order below decides among equals.
         bar = np.partition(total[rows], len(rows) - limit)[len(rows) - limit]
@@ -95,11 +126,11 @@ def rank(candidates: Candidates, weights: RankingWeights, *, now: float, limit: 
         Ranked(
             row=row,
             total=float(total[row]),
-            relevance=float(relevance[row]),
+            relevance=float(scores.relevance[row]),
             importance=float(candidates.importance[row]),
-            recency=float(fresh[row]),
+            recency=float(scores.recency[row]),
             dense=float(candidates.dense[row]),
-            keyword=float(keyword[row]),
+            keyword=float(scores.keyword[row]),
         )
         for row in order[:limit]
     ]

@@ -19,7 +19,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Call:
-    """One call in progress. ``deadline`` is on the monotonic clock in seconds; None: the caller waits forever."""
+    """One call in progress. ``deadline``: seconds on the monotonic clock; None: the caller waits forever."""
 
     method: str
     principal: Principal

@@ -24,7 +24,7 @@ PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 
 MAX_MESSAGE_CHARACTERS: Final = 1_000
-"""A status travels in HTTP/2 headers, of which peers take 8 KiB: a longer message would lose the whole error."""
+"""A status travels in HTTP/2 headers, of which peers take 8 KiB: a longer message would lose all of it."""
 
 STATUS_CODES: Final[dict[type[PrecallError], grpc.StatusCode]] = {
     errors.InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
@@ -40,7 +40,7 @@ STATUS_CODES: Final[dict[type[PrecallError], grpc.StatusCode]] = {
     errors.Cancelled: grpc.StatusCode.CANCELLED,
     errors.ModelUnavailable: grpc.StatusCode.UNAVAILABLE,
     errors.NumericsError: grpc.StatusCode.INTERNAL,
-    # A full or read-only disk does not heal in the moments between two tries: clients must not retry by themselves.
+    # A full or read-only disk does not heal between two tries: clients must not retry by themselves.
     errors.StorageUnavailable: grpc.StatusCode.FAILED_PRECONDITION,
     errors.TenantQuarantined: grpc.StatusCode.DATA_LOSS,
     errors.Draining: grpc.StatusCode.UNAVAILABLE,
@@ -64,13 +64,12 @@ def hidden(error: Exception, *, method: str) -> PrecallError:
     incident = uuid.uuid4().hex
     _logger.error("unexpected error", method=method, incident=incident, exc_info=error)
     return PrecallError(
-        f"an unexpected error; the server's log has it as incident {incident}", metadata={"incident": incident}
+        f"an unexpected error; the server's log has it as incident {incident}",
+        metadata={"incident": incident},
     )
 
 
-async def abort(
-    context: grpc.aio.ServicerContext[RequestT, ResponseT], error: PrecallError
-) -> Never:
+async def abort(context: grpc.aio.ServicerContext[RequestT, ResponseT], error: PrecallError) -> Never:
     """End the call with the error's code, message, details and trailing metadata."""
     code = status_code(error)
     message = _shortened(error.message)
@@ -97,7 +96,8 @@ def _details(error: PrecallError, code: grpc.StatusCode, message: str) -> bytes:
         packed = Any()
         packed.Pack(part)
         status.details.append(packed)
-    return status.SerializeToString()
+    serialized: bytes = status.SerializeToString()
+    return serialized
 
 
 def _shortened(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The one gate of precall.v1: every call is counted, admitted, authenticated, timed, and its errors mapped here."""
+"""The one gate of precall.v1: here every call is admitted, authenticated and timed, and its errors mapped."""
 
 import asyncio
 import time
@@ -38,10 +38,10 @@ class Gate(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self,
         continuation: Callable[
-            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[RequestT, ResponseT] | None]
+            [grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[RequestT, ResponseT] | None"]
         ],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[RequestT, ResponseT] | None:
+    ) -> "grpc.RpcMethodHandler[RequestT, ResponseT] | None":
         handler: Any = await continuation(handler_call_details)
         if handler is None or not handler_call_details.method.startswith(PACKAGE):
             return handler  # type: ignore[no-any-return]

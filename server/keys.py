@@ -88,7 +88,7 @@ class KeyStore:
     """Keys in one SQLite file, all of them in memory as well. Thread-safe; writing methods block on the disk.
 
     A token is ``pck_<id>_<secret>`` with 256 random bits; the file holds the secret's SHA-256, which for a
-    random secret needs neither salt nor stretching. Invariant: memory never holds a key that the file does not.
+    random secret needs neither salt nor stretching. Invariant: memory holds no key that the file does not.
     """
 
     def __init__(self, path: Path, *, configured_admin: str | None = None) -> None:
@@ -113,7 +113,8 @@ class KeyStore:
             self._keys = {stored.key.id: stored for stored in self._read()}
         except (sqlite3.Error, OSError, ValueError) as error:
             raise ConfigurationError(
-                f"the key file {path} cannot be used ({error}): restore it, or remove it to issue all keys anew"
+                f"the key file {path} cannot be used ({error}): restore it, or remove it to "
+                "issue all keys anew"
             ) from error
 
     def find(self, token: str) -> Key | None:
@@ -138,7 +139,12 @@ class KeyStore:
         return stored is not None and stored.key.revoked_at is None
 
     def issue(
-        self, *, tenant_id: str | None, role: Role, label: str = "", pinned_scope: Mapping[str, str] | None = None
+        self,
+        *,
+        tenant_id: str | None,
+        role: Role,
+        label: str = "",
+        pinned_scope: Mapping[str, str] | None = None,
     ) -> IssuedKey:
         """Make a key; durable on return. Raises InvalidInput, StorageUnavailable."""
         if tenant_id is None and role is not Role.ADMIN:

@@ -1,4 +1,4 @@
-"""Every metric of the server, in one place. No label names a tenant, a user, or anything a caller can make up."""
+"""Every metric of the server, in one place. No label holds a tenant, a user, or what a caller can make up."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -33,7 +33,7 @@ class ServerMetrics:
             buckets=LONG_BUCKETS, registry=registry,
         )  # fmt: skip
         self._stage = Histogram(
-            "precall_stage_seconds", "Where a call's time went; stages as in the replies' timings.", ["stage"],
+            "precall_stage_seconds", "Where a call's time went, as in the replies' timings.", ["stage"],
             buckets=BUCKETS, registry=registry,
         )  # fmt: skip
 
@@ -51,7 +51,7 @@ class ServerMetrics:
             registry=registry,
         )  # fmt: skip
         self._batch_texts = Counter(
-            "precall_batch_texts_total", "Texts computed, each once however many asked for it.", ["work_class"],
+            "precall_batch_texts_total", "Texts computed, each once however many asked.", ["work_class"],
             registry=registry,
         )  # fmt: skip
         self._dropped = Counter(
@@ -76,7 +76,7 @@ class ServerMetrics:
             "precall_invalidated_items_total", "Items that caches were told to drop.", registry=registry
         )
         self._confirmation = Histogram(
-            "precall_confirmation_seconds", "How long a strict write waited until no cache could serve the old.",
+            "precall_confirmation_seconds", "How long a write waited until no cache could serve the old.",
             buckets=LONG_BUCKETS, registry=registry,
         )  # fmt: skip
         self.sessions = Gauge("precall_sessions", "Sessions open now.", registry=registry)

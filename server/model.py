@@ -15,7 +15,7 @@ DEFAULT_MODEL: Final = "minilm"
 class ServedModel:
     """``exported``: what clients may fetch to embed their own queries, None where there is nothing.
 
-    ``agreement``: mean cosine between the exported encoder's vectors and the server's; 1.0 for the same graph.
+    ``agreement``: mean cosine between the exported encoder's vectors and the server's; 1.0: the same graph.
     """
 
     encoder: Encoder

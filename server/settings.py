@@ -25,14 +25,17 @@ class ServerSettings(BaseModel):
     data_dir: Path = Field(Path("precall-data"), description="Folder of the tenants' files and the API keys.")
     host: str = Field("127.0.0.1", min_length=1, description="Address that agents connect to.")
     port: Port = Field(50_051, description="Port that agents connect to.")
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="Address of metrics and health over HTTP.")
-    metrics_port: Port = Field(9_464, description="Port of metrics and health over HTTP.")
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="Address of metrics and health (HTTP).")
+    metrics_port: Port = Field(9_464, description="Port of metrics and health (HTTP).")
     model: str = Field("minilm", min_length=1, description="`minilm`, or a folder that holds its files.")
-    threads: int | None = Field(None, ge=1, le=256, description="Threads of one forward pass; unset: by CPUs.")
+    threads: int | None = Field(None, ge=1, le=256, description="Threads of a forward pass; unset: by CPUs.")
     cache_dir: Path | None = Field(None, description="Folder of exported models; unset: the user's cache.")
     heartbeat_seconds: float = Field(1.0, gt=0, le=60, description="Time between two heartbeats of a stream.")
     lease_seconds: float = Field(
-        10.0, gt=0, le=600, description="How long a cache answers through an outage, and a delete waits at most."
+        10.0,
+        gt=0,
+        le=600,
+        description="How long a cache answers in an outage, and a delete waits at most.",
     )
     complete_below: int = Field(
         2_000, ge=0, le=4_096, description="A rung with at most so many memories is pushed whole."

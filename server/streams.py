@@ -45,7 +45,7 @@ class StreamBook:
         """Raises StreamNotFound."""
         stream = self._streams.get(stream_id)
         if stream is None or stream.key_id != key_id:
-            raise StreamNotFound("no such stream: call Watch with a new stream_id, then open the session again")
+            raise StreamNotFound("no such stream: call Watch with a new stream_id, then open sessions on it")
 
     def open_session(self, session_id: str, stream_id: str, key_id: str) -> None:
         """Put a session on a stream, off the one it was on before. Raises StreamNotFound, AlreadyExists."""
@@ -58,11 +58,14 @@ class StreamBook:
         self._streams[stream_id].session_ids.add(session_id)
         self._sessions[session_id] = stream_id
 
-    def close_session(self, session_id: str) -> None:
-        """A session that is not known is closed already."""
-        stream_id = self._sessions.pop(session_id, None)
-        if stream_id is not None:
-            self._streams[stream_id].session_ids.discard(session_id)
+    def close_session(self, session_id: str, key_id: str) -> bool:
+        """Whether the key had such a session: one that is not known, or another key's, is left alone."""
+        stream_id = self._sessions.get(session_id)
+        if stream_id is None or self._streams[stream_id].key_id != key_id:
+            return False
+        del self._sessions[session_id]
+        self._streams[stream_id].session_ids.discard(session_id)
+        return True
 
     def require_session(self, session_id: str, key_id: str) -> None:
         """Raises SessionNotFound."""

@@ -6,7 +6,7 @@ before it awaits anything, so a stream's order is the order of truth.
 
 from collections.abc import Sequence
 
-from precall.engine.anticipation.confirmation import NEVER, Confirmation
+from precall.engine.anticipation.confirmation import Confirmation
 from precall.engine.anticipation.conversation import Conversation, Turn
 from precall.engine.anticipation.events import (
     Draining,
@@ -23,7 +23,7 @@ from precall.engine.anticipation.prediction import Prediction
 from precall.engine.anticipation.predictor import Predictor
 from precall.engine.anticipation.session import Session
 from precall.engine.anticipation.settings import AnticipationSettings
-from precall.engine.anticipation.stream import Stream
+from precall.engine.anticipation.stream import NEVER, Stream
 from precall.engine.change import Change, ChangeCause
 from precall.engine.clock import Clock
 from precall.engine.errors import AlreadyExists, Overloaded, SessionNotFound, StreamNotFound
@@ -53,7 +53,7 @@ class Anticipator:
         self._departed: list[Session] = []  # connection gone, lease perhaps not
         self._published: dict[str, int] = {}  # tenant -> version up to which changes were queued
         self._prediction = Prediction(
-            predictors, clock, observer, self.send, part_items=settings.push_part_items
+            predictors, clock, observer, self.is_live, self.send, part_items=settings.push_part_items
         )
 
     # Streams
@@ -146,15 +146,15 @@ class Anticipator:
             ),
             conversation=Conversation(settings.turns_kept),
         )
-        self._take_over(session)
+        inherited = self._take_over(session)
         self._sessions[session_id] = session
         self._published.setdefault(tenant_id, version)
         session.announced_version = self._published[tenant_id]
-        self.send(
+        reset = self.send(
             session,
             session.open_push(complete_below=settings.complete_below, part_items=settings.push_part_items),
         )
-        session.reset_sequence = stream.sent
+        session.linger(inherited, until=reset)
         return session
 
     def observe(self, tenant_id: str, session_id: str, sequence: int, turn: Turn, *, partial: bool) -> bool:
@@ -162,11 +162,15 @@ class Anticipator:
         session = self._session(tenant_id, session_id)
         if sequence <= session.sequence:
             return False
-        session.sequence = sequence
+        session.sequence, session.observed_at = sequence, self._clock.wall()
         session.conversation.observe(turn, partial=partial)
         if not session.wholly_complete:
             self._prediction.request(session)
         return True
+
+    def is_live(self, session: Session) -> bool:
+        """Whether pushes still reach the session."""
+        return session.stream.open and self._sessions.get(session.id) is session
 
     def close_session(self, tenant_id: str, session_id: str) -> None:
         """The client dropped the cache. A session that is not known is closed already."""
@@ -179,8 +183,8 @@ class Anticipator:
     def announce(self, change: Change) -> Confirmation:
         """Queue what every session must know of a change; the caller awaits the confirmation before it acks.
 
-        Call it once per version, in the order of versions. An invalidation goes out before the push that
-        carries the new version, so that a cache which claims the version holds neither too much nor too little.
+        Call it in the order of versions. An invalidation goes out before the push that carries the new
+        version, so that a cache which claims the version holds neither too much nor too little.
         """
         self._published[change.tenant_id] = change.version
         confirmation = Confirmation(self._invalidate(change), self._clock, self._observer)
@@ -188,7 +192,10 @@ class Anticipator:
             session.announced_version = change.version
             added = [m for m in change.added if m.memory.rung.is_visible_from(session.rung)]
             if added or any(r.rung.is_visible_from(session.rung) for r in change.removed):
-                self.send(session, session.written_push(added, part_items=self.settings.push_part_items))
+                pushes = session.written_push(
+                    added, change.removed_terms, part_items=self.settings.push_part_items
+                )
+                self.send(session, pushes)
         return confirmation
 
     async def drop_tenant(self, tenant_id: str) -> None:
@@ -197,7 +204,7 @@ class Anticipator:
         for stream in {s.stream for s in self._holders(tenant_id)}:
             ids = [s.id for s in self._holders(tenant_id) if s.stream is stream]
             body = Invalidation((), self._published.get(tenant_id, 0), ChangeCause.DELETED, ids)
-            waiting[stream] = stream.send(body, confirm=True) if stream.open else NEVER
+            waiting[stream] = stream.send(body, confirm=True)
         for session in list(self._of_tenant(tenant_id)):
             del self._sessions[session.id]
             session.stream.send(SessionEnded(session.id, "the tenant was deleted"))
@@ -245,18 +252,32 @@ class Anticipator:
         return [*self._of_tenant(tenant_id), *(s for s in self._departed if s.tenant_id == tenant_id)]
 
     def _forget_expired(self) -> None:
-        self._departed = [s for s in self._departed if s.stream.lease.remaining > 0]
+        self._departed = [
+            s for s in self._departed if s.stream.lease.remaining > 0 and s.stream.applied < s.ended_sequence
+        ]
 
-    def _take_over(self, session: Session) -> None:
-        """Answer from now on for what an earlier connection of the same session may still hold and serve."""
+    def _take_over(self, session: Session) -> set[str]:
+        """Answer from now on for what an earlier connection of the same session may still hold and serve.
+
+        Returns the ids. A connection that is still there may belong to another process, which the new one
+        cannot speak for: it is told to drop the session, and counts as a holder until it has.
+        """
         foreign = self._sessions.get(session.id)
         if foreign is not None and foreign.tenant_id != session.tenant_id:
             raise AlreadyExists("this session_id is in use: make a new UUID")
+        inherited: set[str] = set()
         for earlier in [s for s in self._holders(session.tenant_id) if s.id == session.id]:
-            session.inherited.update(earlier.held.ids, earlier.inherited)
+            if earlier in self._departed and earlier.stream.open:
+                continue
+            inherited |= earlier.held_ids()
             session.stream.lease.cover(earlier.stream.lease)
             if earlier in self._departed:
                 self._departed.remove(earlier)
+            elif earlier.stream is not session.stream:
+                end = SessionEnded(earlier.id, "the session was opened on another stream")
+                earlier.ended_sequence = earlier.stream.send(end)
+                self._departed.append(earlier)
+        return inherited
 
     def _invalidate(self, change: Change) -> dict[Stream, int]:
         """Queue invalidations; returns for each stream that must confirm the sequence to wait for."""
@@ -265,20 +286,22 @@ class Anticipator:
         for session in self._holders(change.tenant_id):
             for removed in change.removed:
                 if session.may_hold(removed.id):
-                    session.held.remove(removed.id)
-                    session.inherited.discard(removed.id)
+                    session.forget(removed.id)
                     removed_by_stream.setdefault(session.stream, set()).add(removed.id)
         for stream, ids in removed_by_stream.items():
             body = Invalidation(sorted(ids), change.version, change.cause)
-            waiting[stream] = stream.send(body, confirm=True) if stream.open else NEVER
+            waiting[stream] = stream.send(body, confirm=True)
             self._observer.invalidated(len(ids))
         return waiting
 
-    def send(self, session: Session, pushes: Sequence[Push]) -> None:
-        """Queue a difference, unless the session has ended meanwhile."""
-        if self._sessions.get(session.id) is not session:
-            return
+    def send(self, session: Session, pushes: Sequence[Push]) -> int:
+        """Queue a difference, unless the session has ended; returns the sequence of its last part."""
+        sequence = NEVER
+        if not self.is_live(session):
+            return sequence
         for push in pushes:
-            session.stream.send(push)
+            sequence = session.stream.send(push)
+            session.linger(push.evicted_ids, until=sequence)
             for predictor in {item.predictor for item in push.items}:
                 self._observer.pushed(predictor, sum(1 for i in push.items if i.predictor == predictor))
+        return sequence

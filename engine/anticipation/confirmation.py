@@ -2,14 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
 
 from precall.engine.anticipation.observer import AnticipationObserver
 from precall.engine.anticipation.stream import Stream
 from precall.engine.clock import Clock
-
-NEVER: Final = 2**63
-"""A sequence that no client applies: only the end of its lease satisfies the wait."""
 
 
 class Confirmation:

@@ -37,7 +37,7 @@ class PushedCoverage:
 
 @dataclass(frozen=True, slots=True)
 class RungClaim:
-    """What a session may believe of one rung. ``statistics`` is None for a complete rung: the client counts."""
+    """What a session may believe of one rung. ``statistics``: None for a complete one, the client counts."""
 
     level: str
     complete: bool

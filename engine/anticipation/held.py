@@ -92,7 +92,7 @@ class HeldSet:
         return retired
 
     def remove(self, memory_id: str) -> bool:
-        """Forget an item that was invalidated; whether it was held. Coverages stay true: it is gone everywhere."""
+        """Forget an invalidated item; whether it was held. Coverages stay true: it is gone everywhere."""
         size = self._sizes.pop(memory_id, None)
         if size is None:
             return False

@@ -19,13 +19,15 @@ class Prediction:
         predictors: Sequence[Predictor],
         clock: Clock,
         observer: AnticipationObserver,
-        send: Callable[[Session, Sequence[Push]], None],
+        is_live: Callable[[Session], bool],
+        send: Callable[[Session, Sequence[Push]], int],
         *,
         part_items: int,
     ) -> None:
         self._predictors = predictors
         self._clock = clock
         self._observer = observer
+        self._is_live = is_live
         self._send = send
         self._part_items = part_items
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,16 +48,17 @@ class Prediction:
 
     async def _run(self, session: Session) -> None:
         try:
-            while session.outdated and session.stream.open:
+            while session.outdated and self._is_live(session):
                 session.outdated = False
-                started, caused_at = self._clock.monotonic(), self._clock.wall()
+                started = self._clock.monotonic()
                 for predictor in self._predictors:
-                    await self._propose(predictor, session, caused_at)
+                    await self._propose(predictor, session)
                 self._observer.predicted(self._clock.monotonic() - started)
         finally:
             session.predicting = False
 
-    async def _propose(self, predictor: Predictor, session: Session, caused_at: float) -> None:
+    async def _propose(self, predictor: Predictor, session: Session) -> None:
+        caused_at, caused_by_sequence = session.observed_at, session.sequence
         situation = Situation(
             session.tenant_id, session.partitions, session.conversation, session.announced_version
         )
@@ -64,14 +67,21 @@ class Prediction:
         except PrecallError as error:  # a guess that could not be made costs nothing but the guess
             self._observer.prediction_failed(error.reason)
             return
+        if not self._is_live(session):  # what it holds must not change any more: nobody would be told
+            return
         for proposal in proposals:
-            current = _without_removed(proposal, session)
-            self._send(
-                session, session.answer_push(current, caused_at=caused_at, part_items=self._part_items)
+            pushes = session.answer_push(
+                _without_removed(proposal, session),
+                caused_at=caused_at,
+                caused_by_sequence=caused_by_sequence,
+                part_items=self._part_items,
             )
+            self._send(session, pushes)
 
 
 def _without_removed(proposal: Proposal, session: Session) -> Proposal:
     """Leave out what a write has removed since; what a later one removes will be found among what is held."""
-    memories = [m for m in proposal.memories if any(m.memory.id in p for p in session.partitions)]
+    memories = [
+        m for m in proposal.memories if any(p.memory(m.memory.id) is m.memory for p in session.partitions)
+    ]
     return Proposal(proposal.predictor, memories, proposal.version, proposal.query)

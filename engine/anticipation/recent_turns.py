@@ -10,7 +10,7 @@ from precall.engine.anticipation.predictor import AnsweredQuery, Proposal, Situa
 from precall.engine.clock import Clock
 from precall.engine.index.partition import find_indexed
 from precall.engine.retrieval.query import Query
-from precall.engine.retrieval.search import search_fast
+from precall.engine.retrieval.search import search
 from precall.scoring.terms import analyze
 
 Embed = Callable[[str, str], Awaitable[NDArray[np.float32]]]
@@ -46,8 +46,9 @@ class RecentTurns:
     async def _retrieve(self, situation: Situation, text: str) -> Proposal:
         vector = await self._embed(situation.tenant_id, text)
         terms = analyze(text)
-        query = Query(vector, terms, self._clock.wall(), limit=self._items)
-        hits = search_fast(situation.partitions, query)
+        # What may be served only later is sent now: the floor must still be true then.
+        query = Query(vector, terms, self._clock.wall(), limit=self._items, include_upcoming=True)
+        hits = await search(situation.partitions, query)
         indexed = [find_indexed(situation.partitions, hit.memory.id) for hit in hits]
         floor = hits[-1].score.total if len(hits) == self._items else _EVERYTHING_SENT
         return Proposal(

@@ -1,13 +1,13 @@
 """One conversation's session: who may see what, what was said, what the cache holds."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from precall.engine.anticipation.conversation import Conversation
 from precall.engine.anticipation.events import Push, PushedCoverage, PushedMemory, RungClaim
 from precall.engine.anticipation.held import HeldSet
 from precall.engine.anticipation.predictor import Proposal
-from precall.engine.anticipation.stream import Stream
+from precall.engine.anticipation.stream import NEVER, Stream
 from precall.engine.index.partition import Partition
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import IndexedMemory
@@ -21,8 +21,11 @@ class Session:
     """State of one session; only the event loop may touch it.
 
     ``partitions`` are those of the rungs it may see, the narrowest first. ``announced_version``: every
-    change up to it was queued for the session. ``sequence`` is the last observation that was taken. ``inherited`` are ids that an earlier connection of the same session may
-    still hold until the event ``reset_sequence``, which resets the cache, has been applied.
+    change up to it was queued for the session. ``lost_version``: the last write that found no room in the
+    cache. ``sequence`` and ``observed_at`` (Unix seconds) are of the last observation that was taken.
+    ``lingering``: id -> the event that takes the memory out of the cache, for what was evicted and for what
+    an earlier connection of the same session held. ``ended_sequence``: the event that ends the session on a
+    stream which goes on.
     """
 
     id: str
@@ -35,10 +38,12 @@ class Session:
     held: HeldSet
     conversation: Conversation
     complete: set[Rung] = field(default_factory=set)
-    inherited: set[str] = field(default_factory=set)
-    reset_sequence: int = 0
+    lingering: dict[str, int] = field(default_factory=dict)
     announced_version: int = 0
+    lost_version: int = 0
     sequence: int = 0
+    observed_at: float = 0.0
+    ended_sequence: int = NEVER
     last_push_id: int = 0
     last_coverage_id: int = 0
     predicting: bool = False
@@ -46,9 +51,23 @@ class Session:
 
     def may_hold(self, memory_id: str) -> bool:
         """Whether the client may have the memory in its cache, now or once it has read its stream."""
-        if self.inherited and self.stream.applied >= self.reset_sequence:
-            self.inherited.clear()
-        return memory_id in self.held or memory_id in self.inherited
+        return memory_id in self.held or self.lingering.get(memory_id, 0) > self.stream.applied
+
+    def held_ids(self) -> set[str]:
+        """All that the client may have in its cache."""
+        return {*self.held.ids, *(i for i, until in self.lingering.items() if until > self.stream.applied)}
+
+    def linger(self, memory_ids: Collection[str], *, until: int) -> None:
+        """These stay in the cache until the client has applied the event ``until``."""
+        if memory_ids:
+            applied = self.stream.applied
+            self.lingering = {i: event for i, event in self.lingering.items() if event > applied}
+            self.lingering.update((memory_id, until) for memory_id in memory_ids)
+
+    def forget(self, memory_id: str) -> None:
+        """The memory's invalidation goes out: whoever waits for it waits for that event."""
+        self.held.remove(memory_id)
+        self.lingering.pop(memory_id, None)
 
     @property
     def wholly_complete(self) -> bool:
@@ -63,10 +82,13 @@ class Session:
                 self.held.add_lasting(memories)
                 self.complete.add(partition.rung)
                 items += self._pushed(memories, WHOLE_RUNG)
-        return self._parts(items, part_items, reset=True, rungs=self._claims({}))
+        terms = {term for item in items for term in item.indexed.impacts}
+        return self._parts(items, part_items, reset=True, rungs=self._claims(terms))
 
-    def answer_push(self, proposal: Proposal, *, caused_at: float, part_items: int) -> Sequence[Push]:
-        """The difference that a proposal makes, with the claim that it allows; empty when there is none."""
+    def answer_push(
+        self, proposal: Proposal, *, caused_at: float, caused_by_sequence: int, part_items: int
+    ) -> Sequence[Push]:
+        """The difference that a proposal makes, with the claim that it allows."""
         self.last_coverage_id += 1
         coverage_id = self.last_coverage_id
         difference = self.held.add_answer(coverage_id, proposal.memories)
@@ -75,7 +97,7 @@ class Session:
             PushedCoverage(
                 coverage_id, query.vector, query.terms, query.floor, proposal.version, proposal.predictor
             )
-            if self.held.covers(coverage_id)
+            if self.held.covers(coverage_id) and proposal.version >= self.lost_version
             else None
         )
         terms = set(query.terms).union(*(indexed.impacts for indexed in difference.added))
@@ -85,12 +107,14 @@ class Session:
             evicted_ids=difference.evicted_ids,
             coverage=coverage,
             retired_coverage_ids=difference.retired_coverage_ids,
-            rungs=self._claims({p.rung: terms for p in self.partitions if p.rung not in self.complete}),
+            rungs=self._claims(terms),
             caused_at=caused_at,
-            caused_by_sequence=self.sequence,
+            caused_by_sequence=caused_by_sequence,
         )
 
-    def written_push(self, added: Sequence[IndexedMemory], *, part_items: int) -> Sequence[Push]:
+    def written_push(
+        self, added: Sequence[IndexedMemory], removed_terms: Iterable[str], *, part_items: int
+    ) -> Sequence[Push]:
         """The difference that a write makes: what is new on the session's rungs is held from now on."""
         retired: Sequence[int] = ()
         if self.held.fits(added):
@@ -99,11 +123,8 @@ class Session:
             new = []
             retired = self.held.retire_coverages()
             self.complete -= {indexed.memory.rung for indexed in added}
-        changed = {indexed.memory.rung for indexed in added}
-        terms = {
-            rung: {term for indexed in added if indexed.memory.rung == rung for term in indexed.impacts}
-            for rung in changed
-        }
+            self.lost_version = self.announced_version
+        terms = {*removed_terms, *(term for indexed in added for term in indexed.impacts)}
         return self._parts(
             self._pushed(new, WRITTEN),
             part_items,
@@ -117,18 +138,18 @@ class Session:
             for indexed in memories
         ]
 
-    def _claims(self, terms: dict[Rung, set[str]]) -> list[RungClaim]:
-        """What is true of every visible rung now; statistics of the given terms where the client needs them."""
+    def _claims(self, terms: Collection[str]) -> list[RungClaim]:
+        """What is true of every visible rung now.
+
+        A complete rung the client counts for itself. Of the others it is told how often the given terms stand
+        there, whichever rung brought them up: a term's weight is that of all visible rungs together.
+        """
         return [
             RungClaim(
                 level=self.ladder.level_of(partition.rung),
                 complete=partition.rung in self.complete,
                 memories=len(partition),
-                statistics=(
-                    None
-                    if partition.rung in self.complete
-                    else partition.statistics(terms.get(partition.rung, set()))
-                ),
+                statistics=None if partition.rung in self.complete else partition.statistics(terms),
             )
             for partition in self.partitions
         ]

@@ -3,10 +3,14 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from precall.engine.anticipation.events import EventBody, Heartbeat, StreamEvent
 from precall.engine.anticipation.lease import Lease
 from precall.engine.clock import Clock
+
+NEVER: Final = 2**63
+"""The sequence of an event that was not queued: only the end of the lease satisfies a wait for it."""
 
 
 class Stream:
@@ -50,12 +54,15 @@ class Stream:
         return self.ended_because is None
 
     def send(self, body: EventBody, *, confirm: bool = False) -> int:
-        """Queue an event; returns its sequence. A client too slow for its queue is cut off, not buffered."""
+        """Queue an event; returns its sequence, NEVER when the stream has ended.
+
+        A client too slow for its queue is cut off, not buffered.
+        """
         if not self.open:
-            return self._sequence
+            return NEVER
         if len(self._queue) >= self._capacity:
             self.end("the client does not read its stream")
-            return self._sequence
+            return NEVER
         self._sequence += 1
         self._queue.append(StreamEvent(self._sequence, body, confirm))
         if confirm:
@@ -90,8 +97,8 @@ class Stream:
 
     @property
     def behind(self) -> bool:
-        """Whether the client must apply something before its lease may be renewed."""
-        if self._applied < self._given_up:
+        """Whether the client must apply something before its lease may be renewed; always, after the end."""
+        if not self.open or self._applied < self._given_up:
             return True
         return bool(self._unconfirmed and self._clock.monotonic() - self._unconfirmed[0][1] > self._patience)
 

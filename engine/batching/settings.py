@@ -14,7 +14,7 @@ class BatchingSettings:
     in the middle of one must wait for. A GPU wants ``max_batch_tokens`` in the tens of thousands.
     """
 
-    max_batch_tokens: int = 512
+    max_batch_tokens: int = 256
     """Padded tokens (count x longest) of a batch; a single longer text still goes, alone."""
 
     max_batch_items: int = 64
@@ -25,7 +25,7 @@ class BatchingSettings:
     minimum_fill: float = 0.7
     """Least share of a batch's padded tokens that is real text."""
 
-    look_ahead: int = 256
+    look_ahead: int = 128
     """How many waiting texts, in fair order, a batch of like lengths is chosen from."""
 
     class_weights: Mapping[WorkClass, float] = field(

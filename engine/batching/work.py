@@ -52,7 +52,7 @@ class Ticket:
 
     @property
     def tokens(self) -> int:
-        return len(self.request.text.token_ids)
+        return self.work.tokens
 
 
 @dataclass(eq=False, slots=True)
@@ -67,10 +67,10 @@ class Work:
     tenant: str
     work_class: WorkClass
     tickets: list[Ticket] = field(default_factory=list)
+    tokens: int = field(init=False)
 
-    @property
-    def tokens(self) -> int:
-        return len(self.text.token_ids)
+    def __post_init__(self) -> None:
+        self.tokens = len(self.text.token_ids)  # kept, because packing asks for it all the time
 
 
 @dataclass(frozen=True, slots=True)

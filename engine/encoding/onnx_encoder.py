@@ -1,6 +1,7 @@
 """An encoder on ONNX Runtime: the default one, and the same that clients run in their own process."""
 
 import os
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,8 @@ _PASS_TOKENS = 512
 
 def default_threads() -> int:
     """Threads of one forward pass: every processor this process may use, four at the most."""
-    return min(len(os.sched_getaffinity(0)), _MAX_DEFAULT_THREADS)
+    processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(processors, _MAX_DEFAULT_THREADS)
 
 
 class OnnxEncoder:
@@ -36,6 +38,8 @@ class OnnxEncoder:
         options.intra_op_num_threads = threads if threads is not None else default_threads()
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        # Spinning saves 1 ms of 6 on an idle machine and costs 15 when another process wants the same cores.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # Every batch has another shape: remembered memory patterns would only pile up.
         options.enable_mem_pattern = False
         try:

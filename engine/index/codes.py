@@ -1,14 +1,34 @@
-"""int8 codes in FAISS over dense slots: finds candidates, which the caller rescores."""
+"""int8 codes in FAISS over dense slots: approximate cosines, each with the most it may be wrong by."""
 
-from typing import TYPE_CHECKING, Any
+from array import array
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.index.quantizer import Ranges
 
-if TYPE_CHECKING:
-    import faiss
+
+@dataclass(frozen=True, slots=True)
+class ApproximateCosines:
+    """The best cosines by codes. ``slots``, ``cosines``: best first. ``errors``: of every slot, ``(size,)``.
+
+    For a unit query and a slot's vector x: ``|cosine by its code - q.x| <= errors[slot]``.
+    """
+
+    slots: NDArray[np.int64]
+    cosines: NDArray[np.float32]
+    errors: NDArray[np.float32]
+
+    def bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Least and greatest cosine of every slot, both ``(size,)``, cut to [0, 1] as relevance cuts them."""
+        least = np.zeros(len(self.errors), np.float32)
+        farthest = self.cosines[-1] if len(self.slots) < len(self.errors) else np.float32(0)
+        most = np.clip(farthest + self.errors, 0, 1)
+        least[self.slots] = np.clip(self.cosines - self.errors[self.slots], 0, 1)
+        most[self.slots] = np.clip(self.cosines + self.errors[self.slots], 0, 1)
+        return least, most
 
 
 class CodeIndex:
@@ -28,30 +48,48 @@ class CodeIndex:
         # FAISS keeps a trained QT_8bit as the minima followed by the spans.
         faiss.copy_array_to_vector(np.concatenate([ranges.minimum, ranges.span]), index.sq.trained)
         index.is_trained = True
-        self._index: faiss.IndexScalarQuantizer = index
-        self.trained_on = 0
+        self._index: Any = index
+        self._errors = array("f")
+        self.added = 0
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
     def add(self, vectors: NDArray[np.floating]) -> None:
         """Append unit vectors, shape ``(n, d)``."""
-        self._index.add(np.ascontiguousarray(vectors, np.float32))
+        rows = np.ascontiguousarray(vectors, np.float32)
+        codes = self._index.sa_encode(rows)
+        lost = rows - self._index.sa_decode(codes)
+        self._index.add_sa_codes(codes)
+        # By Cauchy and Schwarz: |q.x - q.y| <= |x - y| for a unit q.
+        self._errors.extend(np.linalg.norm(lost, axis=1).tolist())
+        self.added += len(rows)
 
     def remove(self, slot: int) -> None:
         """Drop a row; the last one takes its slot."""
         import faiss
 
-        index: Any = self._index
+        index = self._index
         size, last = index.code_size, len(self) - 1
         codes = faiss.rev_swig_ptr(index.codes.data(), (last + 1) * size).reshape(last + 1, size)
         codes[slot] = codes[last]
         codes[last] = 0
         index.codes.resize(last * size)
         index.ntotal = last
+        self._errors[slot] = self._errors[last]
+        self._errors.pop()
 
-    def search(self, query: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-        """At most ``count`` slots of the best codes for one query of shape ``(d,)``, best first."""
-        _, slots = self._index.search(query.reshape(1, -1), min(count, len(self)))
-        found: NDArray[np.int64] = slots[0]
-        return found[found >= 0]
+    def nearest(self, query: NDArray[np.float32], count: int) -> ApproximateCosines:
+        """The ``count`` best slots, or all, for one unit query of shape ``(d,)``; at least one is needed."""
+        cosines, slots = self._index.search(query.reshape(1, -1), min(count, len(self)))
+        return ApproximateCosines(slots[0], cosines[0], np.frombuffer(self._errors, np.float32).copy())
+
+    def check_integrity(self, vectors: NDArray[np.floating]) -> None:
+        """Raise AssertionError unless every slot's code stands for that row of ``vectors``; for tests."""
+        assert len(self) == len(self._errors) == len(vectors)
+        assert self._index.codes.size() == len(self) * self._index.code_size
+        if len(self):
+            lost = np.linalg.norm(
+                vectors.astype(np.float32) - self._index.reconstruct_n(0, len(self)), axis=1
+            )
+            assert np.allclose(lost, np.frombuffer(self._errors, np.float32), atol=1e-5)

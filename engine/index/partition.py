@@ -1,7 +1,7 @@
 """The current memories of one rung, searchable. Isolation is physical: a rung has its own partition."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,25 +11,22 @@ from numpy.typing import NDArray
 from precall.engine.errors import InvalidVector
 from precall.engine.index import quantizer
 from precall.engine.index.codes import CodeIndex
+from precall.engine.index.selection import Selection, select
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory, Memory
 from precall.scoring.keyword import Statistics
 from precall.scoring.memory_set import Features, MemorySet
 from precall.scoring.ranking import Candidates
 
-_RETRAIN_GROWTH: Final = 4
+_RETRAIN_TURNOVER: Final = 3
 _TRAINING_SAMPLE: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
-    """``exact_below``: with fewer memories every one is scored, and no code is needed or trained.
-    ``oversample``: candidates taken from the codes per result wanted, before rescoring.
-    """
+    """``exact_below``: with fewer memories every one is scored, and no code is needed or trained."""
 
     exact_below: int = 2_000
-    oversample: int = 8
-    minimum_candidates: int = 100
 
 
 class Partition:
@@ -47,6 +44,7 @@ class Partition:
         self._set = MemorySet(dimension)
         self._memories: dict[str, Memory] = {}
         self._codes: CodeIndex | None = None
+        self._trained_on = 0
 
     def __len__(self) -> int:
         return len(self._memories)
@@ -61,28 +59,35 @@ class Partition:
     def apply(self, *, added: Iterable[IndexedMemory] = (), removed: Iterable[str] = ()) -> None:
         """Remove, then add, as one step that no search can see half of.
 
-        Ids to remove that are not here are passed over. Raises InvalidVector, and changes nothing, when a
-        vector is unusable.
+        Ids to remove that are not here are passed over. Raises InvalidVector for an unusable vector and
+        ValueError for an id that is here already or comes twice; then nothing was changed.
         """
         batch = list(added)
+        arriving = {indexed.memory.id: indexed for indexed in batch}
         for indexed in batch:
             self._check(indexed)
         with self._lock:
-            for memory_id in removed:
-                self._remove(memory_id)
-            for indexed in batch:
-                self._set.add(indexed.memory.id, features_of(indexed))
-                self._memories[indexed.memory.id] = indexed.memory
+            leaving = [memory_id for memory_id in dict.fromkeys(removed) if memory_id in self._memories]
+            if len(arriving) < len(batch) or arriving.keys() & self._memories.keys() - set(leaving):
+                raise ValueError(f"rung {self.rung.values}: a memory to add is there already")
+            self._remove(leaving)
+            for memory_id, indexed in arriving.items():
+                self._set.add(memory_id, features_of(indexed))
+                self._memories[memory_id] = indexed.memory
             if self._codes is not None and batch:
                 self._codes.add(np.stack([indexed.vector for indexed in batch]))
             self._adapt()
 
-    def _remove(self, memory_id: str) -> None:
-        if self._memories.pop(memory_id, None) is None:
-            return
-        slot = self._set.remove(memory_id)
-        if self._codes is not None:
-            self._codes.remove(slot)
+    def _remove(self, memory_ids: Sequence[str]) -> None:
+        if memory_ids and len(memory_ids) == len(self._memories):
+            # All of them: dropping the tables is quick, emptying them row by row is quadratic.
+            self._set, self._codes = MemorySet(self._dimension), None
+            self._memories.clear()
+        for memory_id in memory_ids:
+            if self._memories.pop(memory_id, None) is not None:
+                slot = self._set.remove(memory_id)
+                if self._codes is not None:
+                    self._codes.remove(slot)
 
     def memory(self, memory_id: str) -> Memory | None:
         return self._memories.get(memory_id)
@@ -100,24 +105,31 @@ class Partition:
         """Every memory of the rung."""
         return [indexed for i in list(self._memories) if (indexed := self.indexed(i)) is not None]
 
+    def terms(self, memory_ids: Iterable[str]) -> set[str]:
+        """The keyword terms of those of these memories that are here."""
+        with self._lock:
+            held = [memory_id for memory_id in memory_ids if memory_id in self._memories]
+            return {term for i in held for term in self._set.keywords.terms(self._set.slot(i))}
+
     def statistics(self, terms: Iterable[str] | None = None) -> Statistics:
         with self._lock:
             return self._set.statistics(terms)
 
     def candidates(
-        self, query_vector: NDArray[np.float32], term_weights: Mapping[str, float], *, limit: int
+        self, query_vector: NDArray[np.float32], term_weights: Mapping[str, float], selection: Selection
     ) -> Candidates:
-        """Rows that the best ``limit`` may be among: all of an exact partition, else the best of both legs.
+        """Rows that hold the best ``selection.limit`` for certain: all rows of an exact partition.
 
         Scores are always exact: codes choose candidates, the kept float16 vectors score them.
         """
         with self._lock:
             if self._codes is None:
                 return _copied(self._set.candidates(query_vector, term_weights))
-            count = max(limit * self._settings.oversample, self._settings.minimum_candidates)
-            dense = self._codes.search(query_vector, count)
-            keyword = _best(self._set.keywords.scores(term_weights), count)
-            slots = np.union1d(dense, keyword)
+            if not len(self._codes):
+                return _copied(self._set.without_dense(term_weights))
+            codes = self._codes
+            table = self._set.without_dense(term_weights)
+            slots = select(table, lambda count: codes.nearest(query_vector, count), selection)
             return self._set.candidates(query_vector, term_weights, slots)
 
     def check_integrity(self) -> None:
@@ -125,7 +137,8 @@ class Partition:
         with self._lock:
             self._set.check_integrity()
             assert set(self._set.ids) == set(self._memories)
-            assert self._codes is None or len(self._codes) == len(self._set)
+            if self._codes is not None:
+                self._codes.check_integrity(self._set.vectors)
 
     def _check(self, indexed: IndexedMemory) -> None:
         vector = indexed.vector
@@ -136,17 +149,21 @@ class Partition:
             raise InvalidVector(f"vector of length {length:.4f}: only unit vectors are indexed")
 
     def _adapt(self) -> None:
-        """Start to quantise when the rung has grown enough, and train anew when it has outgrown the ranges."""
+        """Start to quantise when the rung has grown enough, and train anew when most of it is newer than the
+        ranges: it grew, or others took the place of what was there.
+        """
         size = len(self._set)
-        outgrown = self._codes is not None and size >= self._codes.trained_on * _RETRAIN_GROWTH
-        if (self._codes is None and size >= self._settings.exact_below) or outgrown:
+        if self._codes is None:
+            due = size >= max(self._settings.exact_below, 1)
+        else:
+            due = self._codes.added >= self._trained_on * (1 + _RETRAIN_TURNOVER)
+        if due and size:
             self._set.halve()
             vectors = self._set.vectors
             sample = np.linspace(0, size - 1, min(size, _TRAINING_SAMPLE)).astype(np.int64)
-            codes = CodeIndex(quantizer.train(vectors[sample]))
-            codes.add(vectors)
-            codes.trained_on = size
-            self._codes = codes
+            self._codes = CodeIndex(quantizer.train(vectors[sample]))
+            self._codes.add(vectors)
+            self._trained_on = size
 
 
 def find_indexed(partitions: Iterable[Partition], memory_id: str) -> IndexedMemory | None:
@@ -166,15 +183,6 @@ def features_of(indexed: IndexedMemory) -> Features:
         servable_until=memory.servable_until,
         depth=memory.rung.depth,
     )
-
-
-def _best(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Slots of the ``count`` highest positive scores, in no order."""
-    if len(scores) > count:
-        slots = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
-    else:
-        slots = np.arange(len(scores))
-    return slots[scores[slots] > 0]
 
 
 def _copied(candidates: Candidates) -> Candidates:

@@ -12,7 +12,7 @@ _MARGIN: Final = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Per dimension the smallest value that has a code of its own, and the span above it; float32, ``(d,)``."""
+    """Per dimension the smallest value with a code of its own, and the span above it; float32, ``(d,)``."""
 
     minimum: NDArray[np.float32]
     span: NDArray[np.float32]

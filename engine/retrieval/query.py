@@ -20,13 +20,17 @@ class Leg(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``vector``: float32 unit vector, ``(dimension,)``. ``now``: Unix seconds that recency counts from."""
+    """``vector``: float32 unit vector, ``(dimension,)``. ``now``: Unix seconds that recency counts from.
+
+    ``include_upcoming``: find also what may be served only later than ``now``.
+    """
 
     vector: NDArray[np.float32]
     terms: Sequence[str]
     now: float
     limit: int = 10
     weights: RankingWeights = field(default_factory=RankingWeights)
+    include_upcoming: bool = False
 
 
 @dataclass(frozen=True, slots=True)

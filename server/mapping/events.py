@@ -130,9 +130,7 @@ def _opened(opened: StreamOpened) -> anticipation_pb2.StreamOpened:
 
 
 def _claim(claim: RungClaim) -> anticipation_pb2.RungClaim:
-    message = anticipation_pb2.RungClaim(
-        rung=claim.level, complete=claim.complete, memories=claim.memories
-    )
+    message = anticipation_pb2.RungClaim(rung=claim.level, complete=claim.complete, memories=claim.memories)
     if claim.statistics is not None:
         message.statistics.CopyFrom(_statistics(claim.statistics))
     return message

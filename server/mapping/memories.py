@@ -19,17 +19,17 @@ from precall.server.mapping.values import (
     uuid_list,
 )
 
-KINDS: Final = {
-    common_pb2.MEMORY_KIND_UNSPECIFIED: MemoryKind.FACT,
-    common_pb2.MEMORY_KIND_FACT: MemoryKind.FACT,
-    common_pb2.MEMORY_KIND_PREFERENCE: MemoryKind.PREFERENCE,
-    common_pb2.MEMORY_KIND_EPISODE: MemoryKind.EPISODE,
-    common_pb2.MEMORY_KIND_EMOTION: MemoryKind.EMOTION,
-    common_pb2.MEMORY_KIND_EVENT: MemoryKind.EVENT,
-    common_pb2.MEMORY_KIND_DOCUMENT: MemoryKind.DOCUMENT,
-}
 _WIRE_KINDS: Final = {
-    kind: wire for wire, kind in KINDS.items() if wire != common_pb2.MEMORY_KIND_UNSPECIFIED
+    MemoryKind.FACT: common_pb2.MEMORY_KIND_FACT,
+    MemoryKind.PREFERENCE: common_pb2.MEMORY_KIND_PREFERENCE,
+    MemoryKind.EPISODE: common_pb2.MEMORY_KIND_EPISODE,
+    MemoryKind.EMOTION: common_pb2.MEMORY_KIND_EMOTION,
+    MemoryKind.EVENT: common_pb2.MEMORY_KIND_EVENT,
+    MemoryKind.DOCUMENT: common_pb2.MEMORY_KIND_DOCUMENT,
+}
+_KINDS: Final[dict[int, MemoryKind]] = {
+    common_pb2.MEMORY_KIND_UNSPECIFIED: MemoryKind.FACT,
+    **{wire: kind for kind, wire in _WIRE_KINDS.items()},
 }
 _WIRE_STATES: Final = {
     MemoryState.CURRENT: common_pb2.MEMORY_STATE_CURRENT,
@@ -46,7 +46,7 @@ def new_memory(message: common_pb2.MemoryInput, ladder: Ladder, *, now: datetime
         text=message.text,
         event_time=_moment_of(message, "event_time") or said_time,
         said_time=said_time,
-        kind=enumerated(message.kind, KINDS, "kind"),
+        kind=enumerated(message.kind, _KINDS, "kind"),
         key=message.key,
         confidence=_share(message.confidence) if message.HasField("confidence") else 1.0,
         importance=_share(message.importance) if message.HasField("importance") else 0.5,
@@ -66,9 +66,7 @@ def source_of(message: common_pb2.Source) -> Source:
         conversation_id=message.conversation_id,
         turn_id=message.turn_id,
         uri=message.uri,
-        memory_ids=(
-            tuple(uuid_list(message.memory_ids, "source.memory_ids")) if message.memory_ids else ()
-        ),
+        memory_ids=(tuple(uuid_list(message.memory_ids, "source.memory_ids")) if message.memory_ids else ()),
     )
 
 
@@ -119,7 +117,7 @@ def _source_message(source: Source) -> common_pb2.Source:
 
 
 def _moment_of(message: common_pb2.MemoryInput, field: str) -> datetime | None:
-    if not message.HasField(field):  # type: ignore[arg-type]
+    if not message.HasField(field):
         return None
     value: Timestamp = getattr(message, field)
     return moment(value, field)

@@ -39,7 +39,7 @@ def require_supported_search(request: retrieval_pb2.SearchRequest) -> None:
 
 
 def ranking_weights(request: retrieval_pb2.SearchRequest) -> RankingWeights:
-    """The request's weights as they are, a zero included; the defaults where it has none. Raises InvalidInput."""
+    """The request's weights as they are, zeros included; the defaults if it has none. Raises InvalidInput."""
     if not request.HasField("weights"):
         return RankingWeights()
     given = request.weights

@@ -86,7 +86,7 @@ def count(value: int, field: str, *, default: int, maximum: int = MAX_PAGE) -> i
 
 
 def enumerated(value: int, members: Mapping[int, EnumT], field: str) -> EnumT:
-    """The engine's member for a wire value. Raises InvalidInput for a number that the contract does not have."""
+    """The engine's member for a wire value. Raises InvalidInput for a number that the contract lacks."""
     member = members.get(value)
     if member is None:
         raise InvalidInput(f"{field} has the unknown value {value}")

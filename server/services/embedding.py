@@ -1,6 +1,6 @@
 """The model side of the wire."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import grpc.aio
@@ -22,17 +22,17 @@ from precall.server.model import ServedModel
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_ROLES: Final = {
+_ROLES: Final[dict[int, TextRole]] = {
     embedding_pb2.TEXT_ROLE_QUERY: TextRole.QUERY,
     embedding_pb2.TEXT_ROLE_DOCUMENT: TextRole.DOCUMENT,
 }
-_WORK_CLASSES: Final = {
+_WORK_CLASSES: Final[dict[int, WorkClass]] = {
     embedding_pb2.WORK_CLASS_CONVERSATION: WorkClass.CONVERSATION,
     embedding_pb2.WORK_CLASS_PREFETCH: WorkClass.PREFETCH,
     embedding_pb2.WORK_CLASS_INGEST: WorkClass.INGEST,
 }
 _DEFAULT_CLASSES: Final = {TextRole.QUERY: WorkClass.CONVERSATION, TextRole.DOCUMENT: WorkClass.INGEST}
-_POOLINGS: Final[Mapping[Pooling, embedding_pb2.Pooling]] = {
+_POOLINGS: Final = {
     Pooling.MEAN: embedding_pb2.POOLING_MEAN,
     Pooling.LAST_TOKEN: embedding_pb2.POOLING_LAST_TOKEN,
     Pooling.CLS: embedding_pb2.POOLING_CLS,
@@ -154,9 +154,7 @@ class EmbeddingService(EmbeddingServiceServicer):
 
 def _item_errors(outcomes: list[EmbeddingOutcome]) -> list[common_pb2.ItemError]:
     return [
-        common_pb2.ItemError(
-            position=position, reason=outcome.error.reason, message=outcome.error.message
-        )
+        common_pb2.ItemError(position=position, reason=outcome.error.reason, message=outcome.error.message)
         for position, outcome in enumerate(outcomes)
         if outcome.error is not None
     ]

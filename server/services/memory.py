@@ -199,9 +199,7 @@ class MemoryService(MemoryServiceServicer):
             memories.append(memory)
         return memories
 
-    def _given_vectors(
-        self, messages: Sequence[common_pb2.MemoryInput]
-    ) -> list[NDArray[np.float32] | None]:
+    def _given_vectors(self, messages: Sequence[common_pb2.MemoryInput]) -> list[NDArray[np.float32] | None]:
         card = self._engine.encoder.card
         vectors: list[NDArray[np.float32] | None] = []
         for position, message in enumerate(messages):
@@ -213,9 +211,7 @@ class MemoryService(MemoryServiceServicer):
         return vectors
 
 
-async def _require_deletable(
-    principal: Principal, tenant: Tenant, ids: Sequence[str], rung: Rung
-) -> None:
+async def _require_deletable(principal: Principal, tenant: Tenant, ids: Sequence[str], rung: Rung) -> None:
     """A pinned key sees the rungs above its own, and must not destroy what stands there."""
     if principal.pinned is not None:
         found = await asyncio.to_thread(tenant.store.get, ids, visible_from=rung)

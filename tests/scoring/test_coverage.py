@@ -97,3 +97,10 @@ def test_an_unseen_rare_word_makes_a_near_read_borderline() -> None:
     assert judge(east, ["pune"], [0.5] * 3, [coverage], statistics, WEIGHTS, limit=3) is Decision.SURE
     decision = judge(east, ["pune", "zanzibar"], [0.5] * 3, [coverage], statistics, WEIGHTS, limit=3)
     assert decision is Decision.BORDERLINE
+
+
+def test_when_nothing_was_left_out_few_results_are_sure_too() -> None:
+    east, north = np.eye(8, dtype=np.float32)[:2]
+    statistics = memory_set(np.random.default_rng(4), 2).statistics()
+    coverage = Coverage(north, frozenset(), 0.0)
+    assert judge(east, ["pune"], [0.5, 0.4], [coverage], statistics, WEIGHTS, limit=10) is Decision.SURE

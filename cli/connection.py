@@ -1,0 +1,104 @@
+"""How a command finds the server and the key it calls with, and how it calls."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from precall.cli.failure import CommandFailed
+
+if TYPE_CHECKING:
+    from precall.client import ClientOptions
+    from precall.client.transport import Transport
+
+ResultT = TypeVar("ResultT")
+
+DEFAULT_TARGET = "127.0.0.1:50051"
+REACH_SECONDS = 10.0
+WRITE_SECONDS = 120.0
+"""A batch of long texts takes a small server its time."""
+
+Target = Annotated[
+    str,
+    typer.Option(envvar="PRECALL_TARGET", help="The server, host:port, or https://host:port for TLS."),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(envvar="PRECALL_API_KEY", help="API key of the tenant.", show_default=False),
+]
+AdminKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        envvar="PRECALL_API_KEY",
+        help="An admin key; unset: admin.key of --data-dir.",
+        show_default=False,
+    ),
+]
+DataDir = Annotated[
+    Path, typer.Option(envvar="PRECALL_DATA_DIR", help="The server's data folder, for its admin.key.")
+]
+
+
+def require_key(api_key: str | None) -> str:
+    """Raises CommandFailed."""
+    if not api_key:
+        raise CommandFailed(
+            "an API key is needed: pass --api-key, or set PRECALL_API_KEY "
+            "(`precall tenants keys create TENANT` makes one)"
+        )
+    return api_key
+
+
+def require_admin_key(api_key: str | None, data_dir: Path) -> str:
+    """The key given, else the one that the server left in its data folder. Raises CommandFailed."""
+    if api_key:
+        return api_key
+    path = data_dir / "admin.key"
+    try:
+        found = path.read_text().strip()
+    except OSError as error:
+        raise CommandFailed(
+            f"an admin key is needed: pass --api-key, or --data-dir of a server on this machine "
+            f"({path}: {error.strerror})"
+        ) from error
+    if not found:
+        raise CommandFailed(f"{path} is empty: pass --api-key")
+    return found
+
+
+def call_server(
+    target: str, api_key: str, work: "Callable[[Transport, ClientOptions], Awaitable[ResultT]]"
+) -> ResultT:
+    """Run ``work`` on a connection of its own. Raises the errors of the client's tree.
+
+    A command makes calls and keeps no conversation, so it needs the client's calls and not its streams.
+    """
+    # Imported here: gRPC takes longer to load than --help may take.
+    from precall.client import ClientOptions, Unavailable
+    from precall.client.methods import Method
+    from precall.client.transport import Transport
+    from precall.proto import embedding_pb2
+
+    get_model = Method("EmbeddingService/GetModel", embedding_pb2.GetModelRequest, embedding_pb2.ModelCard)
+
+    async def run() -> ResultT:
+        options = ClientOptions(write_deadline_seconds=WRITE_SECONDS)
+        transport = Transport(target, api_key=api_key, options=options)
+        transport.open()
+        try:
+            # Calls wait for a server that restarts; one that was never there is told at once.
+            await transport.call(
+                get_model, embedding_pb2.GetModelRequest(), deadline_seconds=REACH_SECONDS, retry=False
+            )
+            return await work(transport, options)
+        except Unavailable as error:
+            raise CommandFailed(
+                f"no server answers at {target} ({error}): start one with `precall serve`, or pass --target"
+            ) from error
+        finally:
+            await transport.close()
+
+    return asyncio.run(run())

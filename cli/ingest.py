@@ -1,0 +1,149 @@
+"""`precall ingest`: a file of memories into the server."""
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from precall.cli.connection import DEFAULT_TARGET, ApiKey, Target, call_server, require_key
+from precall.cli.failure import CommandFailed
+from precall.cli.scope import ScopeOption, parse_scope
+
+if TYPE_CHECKING:
+    from precall.cli.memory_file import MemoryLine
+    from precall.client.memories import Memories
+
+BATCH_LINES: Final = 100
+_NAMESPACE: Final = uuid.UUID("b9b0a3f1-5d0e-4a0c-9a3e-0a6a3f6d1c55")
+_POSITION = re.compile(r"\b(?:item|memory) (\d+): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Lines of one scope that are written together. ``request_id`` makes a second try a no-op."""
+
+    scope: Mapping[str, str]
+    lines: "Sequence[MemoryLine]"
+    request_id: str
+
+
+def ingest(
+    file: Annotated[Path, typer.Argument(help='JSON lines: {"text": ..., "scope": {...}, "kind": ...}.')],
+    scope: ScopeOption = None,
+    truncate: Annotated[
+        bool, typer.Option(help="Index the beginning of a text that is too long for the model.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option(help="Write lines once more that an earlier run has written, as new memories.")
+    ] = False,
+    target: Target = DEFAULT_TARGET,
+    api_key: ApiKey = None,
+) -> None:
+    """Write the memories of FILE. It is checked whole before anything is sent.
+
+    A line is an object with `text` and, where wanted, scope, kind, key, id, importance, confidence,
+    event_time, said_time, valid_from, valid_until, expires_at, source, questions, metadata, pinned.
+
+    Running it again after an interruption writes what is missing and nothing twice.
+    """
+    default_scope = parse_scope(scope)
+    key = require_key(api_key)
+    # Imported here: gRPC and pydantic take longer to load than --help may take.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from precall.cli.memory_file import read_memory_file
+    from precall.client.memories import Memories
+
+    lines = read_memory_file(file, default_scope)
+    salt = uuid.uuid4().hex if again else ""
+    batches = cut_into_batches(lines, salt=salt)
+    with Progress(
+        TextColumn("writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    ) as progress:
+        task = progress.add_task("writing", total=len(lines))
+        cut = call_server(
+            target,
+            key,
+            lambda transport, options: write_batches(
+                Memories(transport, options),
+                batches,
+                salt=salt,
+                truncate=truncate,
+                advance=lambda count: progress.advance(task, count),
+            ),
+        )
+    note = f", {cut} of them indexed by their beginning" if cut else ""
+    typer.echo(f"{len(lines)} memories are stored{note}")
+
+
+async def write_batches(
+    memories: "Memories",
+    batches: "Sequence[Batch]",
+    *,
+    salt: str,
+    truncate: bool,
+    advance: Callable[[int], None],
+) -> int:
+    """Write one batch after the other; returns how many texts were cut. Raises CommandFailed."""
+    from precall.client import PrecallError
+
+    cut = done = 0
+    for batch in batches:
+        try:
+            written = await memories.write(
+                batch.scope,
+                [line.fields.draft(_memory_id(line, salt)) for line in batch.lines],
+                truncate=truncate,
+                request_id=batch.request_id,
+            )
+        except PrecallError as error:
+            raise CommandFailed(_explained(error.message, batch, done)) from error
+        cut += sum(item.truncated for item in written)
+        done += len(batch.lines)
+        advance(len(batch.lines))
+    return cut
+
+
+def cut_into_batches(lines: "Sequence[MemoryLine]", *, salt: str = "") -> "list[Batch]":
+    """Batches of one scope each, their lines in the file's order.
+
+    Lines of one scope are drawn together, unless some line was derived from others: then the file's order
+    is kept as it is, for what it names must be there first.
+    """
+    derived = any(line.fields.source.memory_ids for line in lines)
+    groups: list[list[MemoryLine]] = []
+    open_groups: dict[tuple[tuple[str, str], ...], list[MemoryLine]] = {}
+    for line in lines:
+        place = tuple(sorted(line.scope.items()))
+        group = open_groups.get(place)
+        if group is None or len(group) == BATCH_LINES:
+            if derived:
+                open_groups.clear()
+            group = open_groups[place] = []
+            groups.append(group)
+        group.append(line)
+    return [Batch(group[0].scope, group, _request_id(group, salt)) for group in groups]
+
+
+def _request_id(lines: "Sequence[MemoryLine]", salt: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, "\n".join((salt, *(line.digest for line in lines)))))
+
+
+def _memory_id(line: "MemoryLine", salt: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, f"{salt}\n{line.digest}"))
+
+
+def _explained(message: str, batch: Batch, done: int) -> str:
+    """The server's words, said of the file's line, and what stands now."""
+    position = _POSITION.search(message)
+    if position is not None and int(position[1]) < len(batch.lines):
+        line = f"line {batch.lines[int(position[1])].number}: "
+        message = message[: position.start()] + line + message[position.end() :]
+    else:
+        message = f"lines {batch.lines[0].number} to {batch.lines[-1].number}: {message}"
+    stored = f" ({done} memories are stored; running it again writes none of them twice)" if done else ""
+    return f"{message}{stored}"

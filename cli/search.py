@@ -1,0 +1,106 @@
+"""`precall search`: what the server would answer."""
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from precall.cli.connection import DEFAULT_TARGET, ApiKey, Target, call_server, require_key
+from precall.cli.scope import ScopeOption, parse_scope
+
+if TYPE_CHECKING:
+    from precall.proto import retrieval_pb2
+
+DEADLINE_SECONDS = 30.0
+
+
+def search(
+    text: Annotated[str, typer.Argument(help="What to look for.")],
+    scope: ScopeOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Most results.")] = 10,
+    truncate: Annotated[bool, typer.Option(help="Cut a text that is too long for the model.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    target: Target = DEFAULT_TARGET,
+    api_key: ApiKey = None,
+) -> None:
+    """Search a scope's memories and show what each result's score is made of."""
+    levels = parse_scope(scope)
+    if not levels:
+        raise typer.BadParameter("name the rung to search from, e.g. --scope user=dana", param_hint="--scope")
+    response = _search(target, require_key(api_key), text, levels, limit=limit, truncate=truncate)
+    if as_json:
+        typer.echo(json.dumps(_as_plain(response), indent=2, ensure_ascii=False))
+    else:
+        _print_table(response)
+
+
+def _search(
+    target: str, api_key: str, text: str, levels: dict[str, str], *, limit: int, truncate: bool
+) -> "retrieval_pb2.SearchResponse":
+    # Imported here: gRPC takes longer to load than --help may take.
+    from precall.client.methods import SEARCH
+    from precall.proto import common_pb2, retrieval_pb2
+
+    request = retrieval_pb2.SearchRequest(
+        scope=common_pb2.Scope(levels=levels), query=text, limit=limit, truncate=truncate
+    )
+    return call_server(
+        target,
+        api_key,
+        lambda transport, _: transport.call(SEARCH, request, deadline_seconds=DEADLINE_SECONDS),
+    )
+
+
+def _print_table(response: "retrieval_pb2.SearchResponse") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1))
+    for heading in ("#", "score", "rel.", "imp.", "rec."):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("rung", "found by", "age"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("memory")
+    now = datetime.now(UTC)
+    for place, result in enumerate(response.results, 1):
+        score = result.score
+        table.add_row(
+            str(place),
+            f"{score.total:.3f}",
+            f"{score.relevance:.2f}",
+            f"{score.importance:.2f}",
+            f"{score.recency:.2f}",
+            escape(result.rung),
+            "both" if len(result.legs) == 2 else ", ".join(result.legs),
+            _age((now - result.memory.event_time.ToDatetime(UTC)).total_seconds()),
+            escape(result.memory.text),
+        )
+    console = Console()
+    console.print(table)
+    times = "  ".join(
+        f"{timing.stage} {timing.duration.ToMicroseconds() / 1000:.1f} ms" for timing in response.timings
+    )
+    console.print(
+        f"\n{len(response.results)} of {response.visible} memories, version {response.version}; score: "
+        f"[bold]rel[/]evance, [bold]imp[/]ortance and [bold]rec[/]ency, weighted\n{times}",
+        highlight=False,
+    )
+
+
+def _as_plain(response: "retrieval_pb2.SearchResponse") -> dict[str, object]:
+    from google.protobuf.json_format import MessageToDict
+
+    plain: dict[str, object] = MessageToDict(
+        response, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return plain
+
+
+def _age(seconds: float) -> str:
+    """The two largest units would be noise: one tells enough."""
+    for unit, length in (("y", 31_557_600), ("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return "now"

@@ -1,0 +1,70 @@
+"""Qwen's tokenizer, as the published models use it."""
+
+from pathlib import Path
+
+from precall.engine.encoding.qwen3_architecture import Qwen3Architecture
+from precall.engine.errors import InvalidInput, ModelUnavailable
+
+END_OF_TEXT = "<|endoftext|>"
+"""Closes every embedded text; its state is the text's vector."""
+
+
+class Qwen3Tokenizer:
+    """Thread-safe. Neither pads nor truncates."""
+
+    def __init__(self, path: Path, architecture: Qwen3Architecture) -> None:
+        """Raises ``ModelUnavailable`` if the file is damaged or knows more tokens than the model."""
+        from tokenizers import Tokenizer
+
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+            self._plain = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing narrower
+            raise ModelUnavailable(
+                f"the tokenizer {path} cannot be loaded: download it again with the model"
+            ) from error
+        for tokenizer in (self._tokenizer, self._plain):
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+        self._plain.encode_special_tokens = True
+        tokens = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        if tokens > architecture.vocabulary:
+            raise ModelUnavailable(
+                f"the tokenizer {path} has {tokens} tokens and the model {architecture.vocabulary}: "
+                "it belongs to another model"
+            )
+        self._path = path
+        end = self.token(END_OF_TEXT)
+        # The first release of the embedding models left closing the text to its users; later ones do it.
+        self._closing = [] if self._tokenizer.encode("a").ids[-1] == end else [end]
+
+    def token(self, text: str) -> int:
+        """Id of a token that the model cannot do without. Raises ``ModelUnavailable`` if there is none."""
+        token = self._tokenizer.token_to_id(text)
+        if token is None:
+            raise ModelUnavailable(f"the tokenizer {self._path} has no token {text!r}: it is not Qwen3's")
+        return int(token)
+
+    def closed(self, text: str) -> list[int]:
+        """Ids of a text to embed, ``END_OF_TEXT`` at its end. Raises ``InvalidInput`` for broken Unicode."""
+        return self._encode(text) + self._closing
+
+    def template(self, text: str) -> list[int]:
+        """Ids of our own part of a prompt: special tokens count as such, none are added."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def plain(self, text: str) -> list[int]:
+        """Ids of somebody else's part of a prompt: what looks like a special token is just text, so that no
+        document can end its turn and answer in the model's place. Raises as ``closed``.
+        """
+        return self._encode(text, plain=True)
+
+    def _encode(self, text: str, *, plain: bool = False) -> list[int]:
+        try:
+            if plain:
+                return list(self._plain.encode(text, add_special_tokens=False).ids)
+            return list(self._tokenizer.encode(text).ids)
+        except (UnicodeEncodeError, TypeError) as error:
+            raise InvalidInput(
+                "the text is not valid Unicode (it has a lone surrogate): decode it with errors='replace'"
+            ) from error

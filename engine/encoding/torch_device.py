@@ -1,0 +1,53 @@
+"""Where and how precisely a torch model computes."""
+
+from dataclasses import dataclass
+
+import torch
+
+from precall.engine.errors import ConfigurationError
+
+_CPU_PASS_TOKENS = 1_024
+_GPU_PASS_TOKENS = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+    @property
+    def default_pass_tokens(self) -> int:
+        """Tokens of one forward pass. On a processor more would only push activations out of its caches."""
+        return _GPU_PASS_TOKENS if self.on_gpu else _CPU_PASS_TOKENS
+
+    @classmethod
+    def choose(cls, device: str, dtype: str) -> "Placement":
+        """``auto`` is the first GPU if there is one; bfloat16 there, float32 on a processor.
+
+        Raises ``ConfigurationError`` for a device that this machine does not have.
+        """
+        try:
+            chosen = torch.device(_best_device() if device == "auto" else device)
+        except RuntimeError as error:
+            raise ConfigurationError(f"model device must be auto, cpu or cuda, not {device!r}") from error
+        if chosen.type not in ("cpu", "cuda"):
+            raise ConfigurationError(f"model device must be auto, cpu or cuda, not {device!r}")
+        if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+            raise ConfigurationError(
+                f"the model's device is {device!r} and torch sees {torch.cuda.device_count()} GPUs: "
+                "set it to cpu, or install torch for CUDA and look at the driver"
+            )
+        if dtype == "auto":
+            return cls(chosen, torch.bfloat16 if chosen.type == "cuda" else torch.float32)
+        precision = getattr(torch, dtype, None)
+        if not isinstance(precision, torch.dtype):
+            raise ConfigurationError(f"model dtype must be auto, float32, bfloat16 or float16, not {dtype!r}")
+        return cls(chosen, precision)
+
+
+def _best_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"

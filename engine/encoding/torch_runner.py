@@ -1,0 +1,86 @@
+"""Takes token ids to a model on its device and brings the rows back."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from precall.engine.encoding.packing_texts import PackedTexts, cut_passes
+from precall.engine.encoding.torch_attention import PackedTensors
+from precall.engine.encoding.torch_device import Placement
+from precall.engine.errors import InvalidInput, ModelUnavailable
+
+
+class PackedRunner:
+    """Thread-safe: one pass at a time. ``forward`` gives a row, float32, for each text of a batch."""
+
+    def __init__(
+        self,
+        forward: Callable[[PackedTensors], Tensor],
+        placement: Placement,
+        *,
+        pass_tokens: int | None = None,
+        record_graphs: bool = True,
+    ) -> None:
+        """On a GPU small passes are recorded first, which takes some seconds, unless told otherwise.
+
+        Raises ``ModelUnavailable`` if the device fails at that.
+        """
+        self._forward = forward
+        self._placement = placement
+        self._pass_tokens = pass_tokens if pass_tokens is not None else placement.default_pass_tokens
+        self._one_at_a_time = threading.Lock()
+        self._replay: Callable[[PackedTexts], Tensor | None] | None = None
+        if placement.on_gpu and record_graphs:
+            self._replay = self._record()
+
+    def run(self, texts: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
+        """Rows in the order of ``texts``, float32, shape ``(n, width)``; cut into passes, joined again.
+
+        Raises ``InvalidInput`` for an empty batch, ``ModelUnavailable`` when the device fails or has too
+        little memory; after that the next batch may well work.
+        """
+        if not texts:
+            raise InvalidInput("a batch needs at least one text")
+        rows = []
+        for part in cut_passes([len(text) for text in texts], self._pass_tokens):
+            packed = PackedTexts.of([texts[row] for row in part])
+            try:
+                with self._one_at_a_time, torch.inference_mode():
+                    rows.append(self._pass(packed))
+            except torch.OutOfMemoryError as error:
+                torch.cuda.empty_cache()
+                raise ModelUnavailable(
+                    f"the device has too little memory for a pass of {packed.tokens} tokens: "
+                    "lower pass_tokens or max_tokens, or send the batch again"
+                ) from error
+            except (RuntimeError, IndexError) as error:
+                raise ModelUnavailable(
+                    f"the model failed on a batch of {len(packed.lengths)} texts with {packed.tokens} tokens "
+                    f"({type(error).__name__}); send it again, in smaller batches if this goes on"
+                ) from error
+        return np.concatenate(rows)
+
+    def _pass(self, packed: PackedTexts) -> NDArray[np.float32]:
+        rows = self._replay(packed) if self._replay is not None else None
+        if rows is None:
+            buffer = torch.from_numpy(packed.buffer)
+            if self._placement.on_gpu:
+                buffer = buffer.pin_memory().to(self._placement.device, non_blocking=True)
+            rows = self._forward(PackedTensors.of(buffer, packed))
+        return np.asarray(rows.cpu().numpy(), dtype=np.float32)
+
+    def _record(self) -> Callable[[PackedTexts], Tensor | None]:
+        from precall.engine.encoding.torch_graphs import GraphedForward
+
+        try:
+            with torch.inference_mode():
+                return GraphedForward(self._forward, self._placement.device).run
+        except RuntimeError as error:
+            raise ModelUnavailable(
+                f"{self._placement.device} failed while its passes were recorded "
+                f"({type(error).__name__}): {error}"
+            ) from error

@@ -1,0 +1,112 @@
+"""One life of a vLLM engine: from its start to its death or to ``close``."""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Sequence
+from concurrent.futures import TimeoutError as NoAnswerYet
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.encoding.vllm_library import VllmLibrary
+from precall.engine.errors import ModelUnavailable
+
+
+class VllmProcess:
+    """An ``AsyncLLM`` on an event loop and thread of its own; the model runs in processes of vLLM's.
+
+    Thread-safe. Once it is dead it stays so.
+    """
+
+    def __init__(self, library: VllmLibrary, arguments: dict[str, object]) -> None:
+        """Start the engine; blocks for tens of seconds. Raises ``ModelUnavailable``."""
+        self._library = library
+        self._numbers = itertools.count()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="precall-vllm", daemon=True)
+        self._thread.start()
+        self._silent = False
+        self._closing = threading.Lock()
+        try:
+            self._engine = asyncio.run_coroutine_threadsafe(self._start(arguments), self._loop).result()
+        except Exception as error:
+            self._end_loop()
+            raise ModelUnavailable(
+                f"vLLM did not start ({type(error).__name__}: {error}): its own messages on standard error "
+                "say why; often it is memory, then lower vLLM cache_tokens or model pass_tokens"
+            ) from error
+
+    @property
+    def is_dead(self) -> bool:
+        return self._silent or bool(self._engine.errored)
+
+    def pool(
+        self,
+        prompts: Sequence[NDArray[np.int64]],
+        parameters: dict[str, object],
+        *,
+        salt: str | None,
+        seconds: float,
+    ) -> list[NDArray[np.float32] | Exception]:
+        """The pooled output of each prompt, float32, one-dimensional, or what went wrong with it; blocks.
+
+        Only prompts of the same ``salt`` share the keys and values of their common beginning. An engine that
+        is silent for ``seconds`` is dead: then every answer is a ``TimeoutError``.
+        """
+        task = asyncio.run_coroutine_threadsafe(self._pool(prompts, parameters, salt), self._loop)
+        try:
+            return task.result(seconds)
+        except NoAnswerYet as error:
+            self._silent = True
+            task.cancel()
+            return [error] * len(prompts)
+
+    def close(self) -> None:
+        """End the engine and its processes; blocks for some seconds. Twice is as once."""
+        with self._closing:
+            if self._thread.is_alive():
+                asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+                self._end_loop()
+
+    async def _start(self, arguments: dict[str, object]) -> Any:
+        # Blocks this loop on purpose: the engine's tasks have to be born on it, and nothing else lives here.
+        return self._library.engine_class.from_engine_args(self._library.arguments(arguments))
+
+    async def _stop(self) -> None:
+        self._engine.shutdown()
+
+    async def _pool(
+        self, prompts: Sequence[NDArray[np.int64]], parameters: dict[str, object], salt: str | None
+    ) -> list[NDArray[np.float32] | Exception]:
+        answers = await asyncio.gather(
+            *(self._pool_one(prompt, parameters, salt) for prompt in prompts), return_exceptions=True
+        )
+        return [_require_no_interrupt(answer) for answer in answers]
+
+    async def _pool_one(
+        self, prompt: NDArray[np.int64], parameters: dict[str, object], salt: str | None
+    ) -> NDArray[np.float32]:
+        tokens: dict[str, object] = {"type": "token", "prompt_token_ids": prompt.tolist()}
+        if salt is not None:
+            tokens["cache_salt"] = salt
+        outputs = self._engine.encode(
+            tokens, self._library.pooling(**parameters), f"precall-{next(self._numbers)}"
+        )
+        async for output in outputs:
+            if output.finished:
+                pooled: NDArray[np.float32] = output.outputs.data.float().numpy()
+                return pooled.reshape(-1)
+        raise ModelUnavailable("vLLM ended a request without an answer: send it again")
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _require_no_interrupt(answer: NDArray[np.float32] | BaseException) -> NDArray[np.float32] | Exception:
+    if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+        raise answer
+    return answer

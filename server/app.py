@@ -1,0 +1,232 @@
+"""A server from its settings: assembled, run until a signal, drained."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+import structlog
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from precall.engine.engine import Engine
+from precall.engine.errors import ConfigurationError
+from precall.proto.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from precall.proto.anticipation_pb2_grpc import add_AnticipationServiceServicer_to_server
+from precall.proto.embedding_pb2_grpc import add_EmbeddingServiceServicer_to_server
+from precall.proto.memory_pb2_grpc import add_MemoryServiceServicer_to_server
+from precall.proto.retrieval_pb2_grpc import add_RetrievalServiceServicer_to_server
+from precall.server.admin_key import ensure_admin_key
+from precall.server.health import SERVICES, Readiness
+from precall.server.http import HttpServer
+from precall.server.interceptor import Gate
+from precall.server.keys import KeyStore
+from precall.server.metrics import ServerMetrics
+from precall.server.model import ServedModel, load_model
+from precall.server.services.admin import AdminService
+from precall.server.services.anticipation import AnticipationService
+from precall.server.services.embedding import EmbeddingService
+from precall.server.services.memory import MemoryService
+from precall.server.services.retrieval import RetrievalService
+from precall.server.settings import ServerSettings
+
+KEYS_NAME: Final = "control.db"
+CLIENT_PING_MILLISECONDS: Final = 10_000
+"""The shortest time that a client may leave between two pings; ours ping every 30 s."""
+SERVER_PING_MILLISECONDS: Final = 30_000
+PING_TIMEOUT_MILLISECONDS: Final = 10_000
+
+_logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where a running server answers."""
+
+    host: str
+    port: int
+    metrics_host: str
+    metrics_port: int
+    pid: int
+
+    @property
+    def target(self) -> str:
+        """What a gRPC client connects to."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class PrecallServer:
+    """One server. ``start`` it once; ``stop`` drains it and closes every file."""
+
+    def __init__(
+        self, settings: ServerSettings, load: Callable[[ServerSettings], ServedModel] = load_model
+    ) -> None:
+        self._settings = settings
+        self._load = load
+        self._metrics = ServerMetrics()
+        self._readiness = Readiness(self._metrics)
+        self._http = HttpServer(self._metrics, self._readiness)
+        self._undo = contextlib.AsyncExitStack()
+        self._anticipation_engine: Engine | None = None
+
+    async def start(self) -> Endpoints:
+        """Returns once a call would be answered; undoes what it began if it cannot.
+
+        Raises ConfigurationError, ModelUnavailable, NumericsError.
+        """
+        try:
+            return await self._start()
+        except BaseException:
+            await self._undo.aclose()
+            raise
+
+    async def _start(self) -> Endpoints:
+        settings = self._settings
+        metrics_port = await self._http.start(settings.metrics_host, settings.metrics_port)
+        self._undo.push_async_callback(self._http.close)
+
+        model = await asyncio.to_thread(self._load, settings)
+        self._undo.callback(model.encoder.close)
+        engine = Engine(
+            settings.engine_settings,
+            model.encoder,
+            batch_observer=self._metrics,
+            anticipation_observer=self._metrics,
+        )
+        self._undo.push_async_callback(engine.close)
+        await engine.start()
+
+        keys = self._open_keys()
+        self._undo.callback(keys.close)
+        card = model.encoder.card
+        self._metrics.server.info(
+            {"model": card.name, "model_fingerprint": card.fingerprint, "runtime": model.runtime}
+        )
+        self._metrics.open_tenants.set_function(lambda: engine.open_tenants)
+
+        server = self._grpc_server(engine, keys, model)
+        port = _bind(server, settings)
+        await server.start()
+        self._undo.push_async_callback(self._drain, server, engine)
+        await self._readiness.start(engine.batcher, interval=settings.probe_seconds)
+        self._undo.push_async_callback(self._readiness.stop)
+        return Endpoints(settings.host, port, settings.metrics_host, metrics_port, os.getpid())
+
+    async def stop(self) -> None:
+        """Not ready, then drained within the grace, then closed: in that order, by undoing the start."""
+        await self._undo.aclose()
+
+    async def _drain(self, server: grpc.aio.Server, engine: Engine) -> None:
+        grace = self._settings.drain_seconds
+        await engine.anticipator.drain(grace_seconds=grace)
+        await server.stop(grace)
+
+    def _open_keys(self) -> KeyStore:
+        settings = self._settings
+        configured = settings.admin_key.get_secret_value() if settings.admin_key is not None else None
+        keys = KeyStore(settings.data_dir / KEYS_NAME, configured_admin=configured)
+        try:
+            written = ensure_admin_key(keys, settings.data_dir)
+        except BaseException:
+            keys.close()
+            raise
+        if written is not None:
+            _logger.info("made an admin key", file=str(written))
+        return keys
+
+    def _grpc_server(self, engine: Engine, keys: KeyStore, model: ServedModel) -> grpc.aio.Server:
+        settings = self._settings
+        gate = Gate(keys, self._metrics, max_concurrent=settings.max_concurrent_rpcs)
+        server = grpc.aio.server(
+            interceptors=[gate],
+            options=[
+                ("grpc.max_receive_message_length", settings.max_message_bytes),
+                ("grpc.max_send_message_length", settings.max_message_bytes),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", CLIENT_PING_MILLISECONDS),
+                ("grpc.keepalive_time_ms", SERVER_PING_MILLISECONDS),
+                ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MILLISECONDS),
+                ("grpc.so_reuseport", 0),  # else a second server on the port would take half of the calls
+            ],
+        )
+        max_batch = settings.max_batch
+        add_EmbeddingServiceServicer_to_server(EmbeddingService(engine, model, max_batch=max_batch), server)
+        add_MemoryServiceServicer_to_server(MemoryService(engine, max_batch=max_batch), server)
+        add_RetrievalServiceServicer_to_server(RetrievalService(engine), server)
+        add_AnticipationServiceServicer_to_server(AnticipationService(engine, keys, self._metrics), server)
+        add_AdminServiceServicer_to_server(AdminService(engine, keys), server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._readiness.servicer, server)
+        reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)
+        return server
+
+
+@asynccontextmanager
+async def running_server(
+    settings: ServerSettings, load: Callable[[ServerSettings], ServedModel] = load_model
+) -> AsyncIterator[Endpoints]:
+    """A server inside this process and event loop, stopped at the end of the block."""
+    server = PrecallServer(settings, load)
+    endpoints = await server.start()
+    try:
+        yield endpoints
+    finally:
+        await server.stop()
+
+
+async def serve(
+    settings: ServerSettings,
+    *,
+    ready: Callable[[Endpoints], None] = lambda _: None,
+    load: Callable[[ServerSettings], ServedModel] = load_model,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stopping.is_set():
+            os._exit(128 + number)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    server = PrecallServer(settings, load)
+    starting = asyncio.create_task(server.start())
+    interrupted = asyncio.create_task(stopping.wait())
+    await asyncio.wait((starting, interrupted), return_when=asyncio.FIRST_COMPLETED)
+    try:
+        endpoints = await starting
+        if not stopping.is_set():
+            if settings.ready_file is not None:
+                write_ready_file(settings.ready_file, endpoints)
+            ready(endpoints)
+        await interrupted
+        _logger.info("draining", grace_seconds=settings.drain_seconds)
+        await server.stop()
+    finally:
+        interrupted.cancel()
+
+
+def write_ready_file(path: Path, endpoints: Endpoints) -> None:
+    """Tell whoever waits for the file where the server answers; whole or not at all."""
+    aside = path.with_name(path.name + ".making")
+    aside.write_text(json.dumps(asdict(endpoints)) + "\n")
+    aside.replace(path)
+
+
+def _bind(server: grpc.aio.Server, settings: ServerSettings) -> int:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    try:
+        return server.add_insecure_port(f"{host}:{settings.port}")
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"{host}:{settings.port} cannot be listened on: it is in use, or no address of this machine; "
+            "choose another port or host"
+        ) from error

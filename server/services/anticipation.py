@@ -1,0 +1,157 @@
+"""Anticipation on the wire: observations come up, pushes and invalidations go down."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc.aio
+
+from precall.engine.anticipation.conversation import Turn, TurnRole
+from precall.engine.engine import Engine
+from precall.engine.errors import InvalidInput, Unauthenticated
+from precall.proto import anticipation_pb2
+from precall.proto.anticipation_pb2_grpc import AnticipationServiceServicer
+from precall.server.call import current_call
+from precall.server.keys import KeyStore
+from precall.server.mapping.events import EventMapper
+from precall.server.mapping.search import query_text
+from precall.server.mapping.values import (
+    MAX_IDS,
+    duration,
+    enumerated,
+    optional_uuid,
+    rung_of,
+    uuid_list,
+    uuid_text,
+)
+from precall.server.mapping.vectors import vector_dtype
+from precall.server.metrics import ServerMetrics
+from precall.server.reports import ReadReports
+from precall.server.streams import StreamBook
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_ROLES: Final[dict[int, TurnRole]] = {
+    anticipation_pb2.TURN_ROLE_USER: TurnRole.USER,
+    anticipation_pb2.TURN_ROLE_ASSISTANT: TurnRole.ASSISTANT,
+    anticipation_pb2.TURN_ROLE_TOOL: TurnRole.TOOL,
+}
+
+
+class AnticipationService(AnticipationServiceServicer):
+    """Streams and sessions of all clients of this server."""
+
+    def __init__(self, engine: Engine, keys: KeyStore, metrics: ServerMetrics) -> None:
+        self._engine = engine
+        self._keys = keys
+        self._reports = ReadReports(metrics)
+        self._book = StreamBook()
+        metrics.streams.set_function(lambda: self._book.stream_count)
+        metrics.sessions.set_function(lambda: self._book.session_count)
+
+    async def Watch(
+        self, request: anticipation_pb2.WatchRequest, context: Context
+    ) -> AsyncIterator[anticipation_pb2.WatchEvent]:
+        principal = current_call().principal
+        stream_id = uuid_text(request.stream_id, "stream_id")
+        tenant = await self._engine.tenant(principal.tenant)
+        anticipator = self._engine.anticipator
+        card = self._engine.encoder.card
+        events = EventMapper(tenant.ladder, card.fingerprint, card.dimension)
+        stream = anticipator.open_stream(tenant.id, stream_id)
+        self._book.open_stream(stream_id, principal.key_id)
+        try:
+            interval = anticipator.settings.heartbeat_seconds
+            while event := await stream.next(lambda: anticipator.heartbeat(tenant.id), interval):
+                if not self._keys.is_good(principal.key_id):
+                    raise Unauthenticated("the API key of this stream was revoked")
+                yield events.message(event)
+        finally:
+            self._book.close_stream(stream_id)
+            anticipator.close_stream(stream, "the connection ended")
+
+    async def OpenSession(
+        self, request: anticipation_pb2.OpenSessionRequest, context: Context
+    ) -> anticipation_pb2.OpenSessionResponse:
+        principal = current_call().principal
+        stream_id = uuid_text(request.stream_id, "stream_id")
+        session_id = uuid_text(request.session_id, "session_id")
+        conversation_id = optional_uuid(request.conversation_id, "conversation_id") or ""
+        if vector_dtype(request.vector_format, "vector_format").itemsize != 2:
+            raise InvalidInput("vector_format: pushed vectors are FLOAT16")
+        tenant = await self._engine.tenant(principal.tenant)
+        rung = rung_of(request.scope, tenant.ladder)
+        principal.require_read(rung)
+        self._book.require_stream(stream_id, principal.key_id)
+
+        partitions = await tenant.partitions(rung)
+        # From here to the end nothing is awaited: the session starts at the version that its partitions have.
+        version = tenant.version
+        self._book.open_session(session_id, stream_id, principal.key_id)
+        self._engine.anticipator.open_session(
+            tenant_id=tenant.id,
+            stream_id=stream_id,
+            session_id=session_id,
+            conversation_id=conversation_id,
+            rung=rung,
+            ladder=tenant.ladder,
+            partitions=partitions,
+            version=version,
+            max_items=request.max_items,
+            max_bytes=request.max_bytes,
+        )
+        return anticipation_pb2.OpenSessionResponse(
+            version=version,
+            model_fingerprint=self._engine.encoder.card.fingerprint,
+            ladder=tenant.ladder.levels,
+            resumed=False,
+        )
+
+    async def ObserveTurn(
+        self, request: anticipation_pb2.ObserveTurnRequest, context: Context
+    ) -> anticipation_pb2.ObserveTurnResponse:
+        principal = current_call().principal
+        session_id = uuid_text(request.session_id, "session_id")
+        if not request.sequence:
+            raise InvalidInput("sequence counts a session's observations from 1")
+        if request.used_memory_ids:
+            uuid_list(request.used_memory_ids, "used_memory_ids")
+        turn = Turn(enumerated(request.role, _ROLES, "role"), query_text(request.text, "text"))
+        self._book.require_session(session_id, principal.key_id)
+        taken = self._engine.anticipator.observe(
+            principal.tenant, session_id, request.sequence, turn, partial=request.partial
+        )
+        return anticipation_pb2.ObserveTurnResponse(sequence=request.sequence, replayed=not taken)
+
+    async def CloseSession(
+        self, request: anticipation_pb2.CloseSessionRequest, context: Context
+    ) -> anticipation_pb2.CloseSessionResponse:
+        principal = current_call().principal
+        session_id = uuid_text(request.session_id, "session_id")
+        if self._book.close_session(session_id, principal.key_id):
+            self._engine.anticipator.close_session(principal.tenant, session_id)
+        return anticipation_pb2.CloseSessionResponse()
+
+    async def RenewLease(
+        self, request: anticipation_pb2.RenewLeaseRequest, context: Context
+    ) -> anticipation_pb2.RenewLeaseResponse:
+        principal = current_call().principal
+        stream_id = uuid_text(request.stream_id, "stream_id")
+        self._book.require_stream(stream_id, principal.key_id)
+        anticipator = self._engine.anticipator
+        tenant = await self._engine.tenant(principal.tenant)
+        # First on disk, then granted: a server that restarts must reckon with every lease that was given.
+        await tenant.note_lease(anticipator.settings.lease_seconds)
+        granted = anticipator.renew_lease(tenant.id, stream_id, request.applied_sequence)
+        return anticipation_pb2.RenewLeaseResponse(lease=duration(granted))
+
+    async def ReportReads(
+        self, request: anticipation_pb2.ReportReadsRequest, context: Context
+    ) -> anticipation_pb2.ReportReadsResponse:
+        reports = len(request.reads) + len(request.pushes)
+        if reports > MAX_IDS:
+            raise InvalidInput(f"{reports} reports, at most {MAX_IDS}: send them more often")
+        for read in request.reads:
+            self._reports.take_read(read)
+        for push in request.pushes:
+            self._reports.take_push(push)
+        return anticipation_pb2.ReportReadsResponse()

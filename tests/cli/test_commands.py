@@ -1,0 +1,140 @@
+"""The commands against a running server."""
+
+import json
+
+import pytest
+from harness import ACME, DANA, remember, search
+from shell import Shell
+
+SCOPE = ("--scope", "customer=acme", "--scope", "user=dana")
+
+
+def lines(*memories: dict[str, object]) -> str:
+    return "".join(json.dumps(memory) + "\n" for memory in memories)
+
+
+async def test_a_tenants_life(shell: Shell):
+    assert "customer > user" in (await shell.run("tenants", "create", "acme")).output
+    assert "user" in (await shell.run("tenants", "create", "solo", "--level", "user")).output
+    listed = (await shell.run("tenants", "list")).output
+    assert "acme" in listed
+    assert "solo" in listed
+    assert "memories  0" in (await shell.run("tenants", "show", "acme")).output
+
+    created = await shell.run(
+        "tenants", "keys", "create", "acme", "--role", "read", "--label", "kiosk", "--pin", "customer=acme"
+    )
+    token = next(line for line in created.output.splitlines() if line.startswith("pck_"))
+    keys = (await shell.run("tenants", "keys", "list", "acme")).output
+    assert "kiosk" in keys
+    assert "customer=acme" in keys
+    assert token not in keys
+    key_id = token.split("_")[1]
+    assert (await shell.run("search", "x", *SCOPE, key=token)).status == 0
+    assert "revoked" in (await shell.run("tenants", "keys", "revoke", key_id)).output
+    assert "valid API key" in (await shell.run("search", "x", *SCOPE, key=token)).line
+
+    assert (await shell.run("tenants", "delete", "acme")).status != 0  # nobody said yes
+    assert "destroyed" in (await shell.run("tenants", "delete", "acme", "--yes")).output
+    assert "no tenant" in (await shell.run("tenants", "show", "acme")).line
+
+
+async def test_ingest_writes_everything_once_however_often_it_runs(shell: Shell, tmp_path):
+    caller = await shell.stage.tenant("acme")
+    file = tmp_path / "memories.jsonl"
+    file.write_text(
+        lines(
+            {"text": "Dana likes boats", "kind": "preference", "importance": 0, "questions": ["Boats?"]},
+            {"text": "Acme flies economy", "scope": ACME},
+            {"text": "lives in Goa", "key": "home", "event_time": "2026-02-01T00:00:00+05:30"},
+            {"text": "lived in Pune", "key": "home", "event_time": "2025-02-01T00:00:00Z"},
+            {"text": "Dana likes boats", "kind": "preference", "importance": 0, "questions": ["Boats?"]},
+        )
+        + "\n\n"
+    )
+    first = await shell.run("ingest", str(file), *SCOPE, key=caller.token)
+    assert first.status == 0, first.line
+    assert "5 memories are stored" in first.output
+    for _ in range(2):
+        again = await shell.run("ingest", str(file), *SCOPE, key=caller.token)
+        assert again.status == 0, again.line
+        found = await search(caller, DANA, "Dana likes boats lives economy", limit=100)
+        assert sorted(found) == ["Acme flies economy", "Dana likes boats", "Dana likes boats", "lives in Goa"]
+
+    stored = await caller("MemoryService/ListMemories", scope={"levels": DANA}, include_history=True)
+    boats = next(memory for memory in stored.memories if memory.text == "Dana likes boats")
+    assert (boats.importance, list(boats.questions)) == (0.0, ["Boats?"])
+    assert len(stored.memories) == 4
+
+    assert (await shell.run("ingest", str(file), *SCOPE, "--again", key=caller.token)).status == 0
+    assert len(await search(caller, DANA, "Dana likes boats economy", limit=100)) == 7
+
+
+async def test_ingest_goes_on_after_a_line_was_mended(shell: Shell, tmp_path):
+    caller = await shell.stage.tenant("acme")
+    file = tmp_path / "memories.jsonl"
+    good = [{"text": f"note {n}"} for n in range(149)]
+    file.write_text(lines(*good, {"text": "word " * 65}, {"text": "last"}))
+    failed = await shell.run("ingest", str(file), *SCOPE, key=caller.token)
+    assert failed.status == 1
+    assert "line 150: " in failed.line
+    assert "100 memories are stored" in failed.line
+    mended = await shell.run("ingest", str(file), *SCOPE, "--truncate", key=caller.token)
+    assert "151 memories are stored, 1 of them" in mended.output
+    listed = await caller("MemoryService/ListMemories", scope={"levels": DANA}, page_size=1000)
+    assert len(listed.memories) == 151
+
+
+async def test_nothing_is_written_from_a_file_with_a_bad_line(shell: Shell, tmp_path):
+    caller = await shell.stage.tenant("acme")
+    file = tmp_path / "memories.jsonl"
+    file.write_text(
+        lines({"text": "fine"}, {"text": " "}, {"txt": "typo"}, {"text": "x", "importance": 2})
+        + "{not json\n"
+        + lines(
+            {"text": "x", "event_time": "2026-01-01T00:00:00"}, {"text": "x", "kind": "gossip"}, {"text": 7}
+        )
+    )
+    failed = await shell.run("ingest", str(file), *SCOPE, key=caller.token)
+    assert failed.status == 1
+    assert "\n" not in failed.line
+    for words in ("line 2: text: is empty", "line 3: text", "line 4: importance", "line 5: ",
+                  "line 6: event_time", "line 7: kind", "line 8: text"):  # fmt: skip
+        assert words in failed.line
+    assert "line 1" not in failed.line
+    listed = await caller("MemoryService/ListMemories", scope={"levels": DANA})
+    assert not listed.memories
+
+
+async def test_search_shows_what_a_score_is_made_of(shell: Shell):
+    caller = await shell.stage.tenant("acme")
+    await remember(caller, DANA, "Dana is allergic to peanuts [not nuts]", "The kettle is broken")
+    shown = (await shell.run("search", "peanuts", *SCOPE, "--limit", "1", key=caller.token)).output
+    for words in ("Dana is allergic to peanuts [not nuts]", "both", "user", "1 of 2 memories", "search "):
+        assert words in shown
+    assert "kettle" not in shown
+    plain = json.loads((await shell.run("search", "peanuts", *SCOPE, "--json", key=caller.token)).output)
+    assert plain["results"][0]["memory"]["text"].startswith("Dana")
+    assert {"relevance", "importance", "recency", "dense", "keyword"} <= plain["results"][0]["score"].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("search", "peanuts", "--scope", "user=dana"), "level 'customer' is missing"),
+        (("search", " ", *SCOPE), "empty"),
+        (("search", "word " * 65, *SCOPE), "tokens"),
+        (("ingest", "absent.jsonl", *SCOPE), "absent.jsonl cannot be read"),
+    ],
+)
+async def test_bad_input_is_one_line(shell: Shell, arguments, words):
+    caller = await shell.stage.tenant("acme")
+    failed = await shell.run(*arguments, key=caller.token)
+    assert failed.status == 1
+    assert words in failed.line
+    assert "\n" not in failed.line
+
+
+async def test_admin_commands_with_a_tenants_key_are_refused(shell: Shell):
+    caller = await shell.stage.tenant("acme")
+    assert "admin key of the server" in (await shell.run("tenants", "list", key=caller.token)).line

@@ -1,0 +1,112 @@
+"""The command line without a server: help, versions, usage errors, and what a user sees of a failure."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shell import run_here
+from typer.main import get_command
+
+from precall.cli.main import app
+from precall.server.settings import ServerSettings
+
+
+def run_process(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The console script's own way, in a process of its own."""
+    return subprocess.run(
+        (sys.executable, "-P", "-m", "precall.cli.main", *arguments),
+        cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = [()]
+    pending = [((), get_command(app))]
+    while pending:
+        path, group = pending.pop()
+        for name, command in group.commands.items():
+            found.append((*path, name))
+            if hasattr(command, "commands"):
+                pending.append(((*path, name), command))
+    return found
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_every_command_explains_itself(path):
+    shown = run_here(*path, "--help")
+    assert shown.status == 0
+    assert "Usage" in shown.output
+
+
+def test_the_commands_are_those_of_the_documentation():
+    assert {path[0] for path in commands() if path} == {
+        "serve", "demo", "ingest", "search", "tenants", "bench"
+    }  # fmt: skip
+
+
+def test_every_setting_has_a_flag():
+    serve = get_command(app).commands["serve"]
+    assert {parameter.name for parameter in serve.params} - {"config"} == set(ServerSettings.model_fields)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("search",),
+        ("search", "x"),
+        ("search", "x", "--scope", "user"),
+        ("search", "x", "--scope", "user=a", "--scope", "user=b"),
+        ("search", "x", "--scope", "user=a", "--limit", "0"),
+        ("ingest",),
+        ("bench", "reads"),
+        ("serve", "--port", "http"),
+    ],
+)
+def test_usage_errors_exit_with_two(arguments):
+    assert run_here(*arguments).status == 2
+
+
+def test_a_missing_key_says_how_to_get_one(tmp_path):
+    assert "--api-key" in run_here("search", "x", "--scope", "user=a").line
+    assert "--data-dir" in run_here("tenants", "list", "--data-dir", str(tmp_path)).line
+
+
+def test_help_loads_nothing_heavy():
+    script = (
+        "import sys, precall.cli.main\n"
+        "print([m for m in ('grpc', 'numpy', 'pydantic', 'torch', 'faiss', 'onnxruntime', 'matplotlib')"
+        " if m in sys.modules])"
+    )
+    shown = subprocess.run(
+        (sys.executable, "-P", "-c", script), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.strip() == "[]"
+
+
+def test_the_version_is_the_distributions(tmp_path):
+    shown = run_process("--version", folder=tmp_path)
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("precall 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        (("serve", "--port", "70000"), {}, "setting port in the command line"),
+        (("serve",), {"PRECALL_LEASE_SECONDS": "1"}, "lease_seconds"),
+        (("serve", "--config", "absent.toml"), {}, "absent.toml cannot be read"),
+        (("search", "x", "--scope", "user=a", "--target", "127.0.0.1:1", "--api-key", "k"), {}, ""),
+        (("bench", "reads", "--data", "absent"), {}, "absent"),
+    ],
+)
+def test_failures_are_one_line_on_stderr_and_status_one(tmp_path, arguments, environment, words):
+    shown = run_process(*arguments, folder=tmp_path, **environment)
+    assert shown.returncode == 1
+    assert shown.stdout == ""
+    (line,) = shown.stderr.splitlines()
+    assert line.startswith("precall: ")
+    assert words in line
+    assert not any(tmp_path.iterdir())  # nothing half-written

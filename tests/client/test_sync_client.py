@@ -1,0 +1,123 @@
+"""The client without await: same answers, any thread, a clean end."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fake_server import FakeServer
+from pushes import SCOPE, Stored
+from settable import TermEncoder
+
+from precall.client import Client, ClientClosed, ClientOptions, FakeClient, InvalidInput, Unavailable
+from precall.client.loop_thread import LoopThread
+
+
+@pytest.fixture
+def threaded_server() -> Iterator[tuple[FakeServer, LoopThread]]:
+    """A server that runs in a thread of its own, since the test's thread blocks."""
+    thread = LoopThread()
+    thread.start()
+    fake = FakeServer()
+    fake.add(Stored(text="Dana is allergic to peanuts"), Stored(text="Dana flies to Pune"))
+    thread.run(fake.start())
+    yield fake, thread
+    thread.run(fake.stop())
+    thread.close()
+
+
+def test_a_conversation(threaded_server: tuple[FakeServer, LoopThread], options: ClientOptions) -> None:
+    server, thread = threaded_server
+    with (
+        Client(server.target, api_key="key", options=options, encoder=TermEncoder()) as client,
+        client.session(SCOPE) as session,
+    ):
+        assert session.ready(10)
+        session.observe("user", "any allergies?")
+        read = session.read("allergic to peanuts")
+        assert (read.source, read.decision) == ("cache", "complete")
+        written = session.remember("Dana likes lassi")
+        assert session.read("lassi").items[0].memory.id == written.id
+        assert session.search("lassi").items[0].memory.id == written.id
+        assert session.forget(written.id).deleted_ids == (written.id,)
+        assert session.state.items == 2 and session.scope == SCOPE
+        with pytest.raises(InvalidInput):
+            session.observe("user", "")
+        with pytest.raises(InvalidInput):
+            session.read("")
+        observed = thread.run(server.called("ObserveTurn"))
+        assert observed[0].text == "any allergies?"
+        assert client.forget_scope(SCOPE).deleted == 2
+
+
+def test_it_may_be_called_from_many_threads(
+    threaded_server: tuple[FakeServer, LoopThread], options: ClientOptions
+) -> None:
+    server, _ = threaded_server
+    with (
+        Client(server.target, api_key="key", options=options, encoder=TermEncoder()) as client,
+        client.session(SCOPE) as session,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        assert session.ready(10)
+        reads = list(threads.map(lambda number: session.read(f"peanuts {number}"), range(40)))
+    assert {read.items[0].memory.text for read in reads} == {"Dana is allergic to peanuts"}
+
+
+def test_it_ends_cleanly_and_says_when_it_is_closed(options: ClientOptions) -> None:
+    before = threading.active_count()
+    client = Client("127.0.0.1:1", api_key="key", options=options, encoder=TermEncoder())
+    with pytest.raises(ClientClosed):
+        client.session(SCOPE)
+    with client, client.session(SCOPE) as session:
+        assert session.read("anything").status == "degraded"
+    with pytest.raises(ClientClosed):
+        session.read("anything")
+    assert threading.active_count() == before
+
+
+def test_a_blocking_call_from_its_own_thread_is_refused_and_not_deadlocked() -> None:
+    with FakeClient() as client, client.session(SCOPE) as session:
+        caught: list[Exception] = []
+
+        async def inside() -> None:
+            try:
+                session.read("anything")
+            except ClientClosed as error:
+                caught.append(error)
+
+        session._thread.run(inside())
+        assert "AsyncClient" in str(caught[0])
+
+
+def test_errors_come_out_as_they_are() -> None:
+    with FakeClient() as client, client.session(SCOPE) as session:
+        client.go_offline()
+        with pytest.raises(Unavailable):
+            session.remember("anything")
+        assert session.read("anything").status == "degraded"
+        client.go_online()
+        assert session.remember("anything").version == 1
+
+
+def test_the_loop_thread_cancels_what_is_left() -> None:
+    thread = LoopThread()
+    thread.start()
+    ended = threading.Event()
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    tasks: list[asyncio.Task[None]] = []
+
+    async def begin() -> None:
+        tasks.append(asyncio.create_task(endless()))
+        await asyncio.sleep(0)
+
+    thread.run(begin())
+    thread.close()
+    assert ended.is_set()

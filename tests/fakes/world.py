@@ -1,0 +1,106 @@
+"""A server without disk or network: partitions, versions and a real anticipator, on a clock of the test's."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.anticipation.anticipator import Anticipator
+from precall.engine.anticipation.confirmation import Confirmation
+from precall.engine.anticipation.observer import SilentObserver
+from precall.engine.anticipation.recent_turns import Embed, RecentTurns
+from precall.engine.anticipation.session import Session
+from precall.engine.anticipation.settings import AnticipationSettings
+from precall.engine.change import Change, ChangeCause
+from precall.engine.clock import Clock
+from precall.engine.index.partition import Partition, PartitionSettings
+from precall.engine.memory.ladder import Ladder, Rung
+from precall.engine.memory.memory import IndexedMemory
+from precall.engine.memory.outcomes import RemovedMemory
+from precall.scoring.vectors import unit
+from tests.fakes.memories import indexed
+
+DIMENSION: Final = 16
+LADDER: Final = Ladder(("customer", "user"))
+
+
+def embed_words(text: str) -> NDArray[np.float32]:
+    """Texts that share words get near vectors; float32 unit vector, ``(DIMENSION,)``."""
+    words = re.findall(r"\w+", text.lower()) or ["nothing"]
+    rows = [np.random.default_rng(list(word.encode())).standard_normal(DIMENSION) for word in words]
+    return unit(np.sum(rows, axis=0))
+
+
+async def embed_at_once(tenant_id: str, text: str) -> NDArray[np.float32]:
+    return embed_words(text)
+
+
+class World:
+    """Writes take effect in the order that `Tenant` gives them: partitions, version, announcement."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: AnticipationSettings | None = None,
+        *,
+        embed: Embed = embed_at_once,
+        exact_below: int = 10**9,
+    ) -> None:
+        self.clock = clock
+        self.settings = settings or AnticipationSettings()
+        self._partition_settings = PartitionSettings(exact_below=exact_below)
+        self._partitions: dict[str, dict[Rung, Partition]] = {}
+        self.versions: dict[str, int] = {}
+        self.history: dict[str, dict[int, dict[str, IndexedMemory]]] = {}
+        """Tenant -> version -> id -> every memory that was current then."""
+        predictor = RecentTurns(embed, clock, items_per_query=self.settings.items_per_query)
+        self.anticipator = Anticipator(self.settings, [predictor], clock, SilentObserver(), "fingerprint")
+
+    def memory(self, memory_id: str, rung: Rung, text: str, **fields: object) -> IndexedMemory:
+        return indexed(
+            memory_id, rung, vector=embed_words(text), text=text, event=self.clock.wall(), **fields
+        )
+
+    def lineage(self, tenant_id: str, rung: Rung) -> list[Partition]:
+        made = self._partitions.setdefault(tenant_id, {})
+        for each in rung.lineage():
+            made.setdefault(each, Partition(each, DIMENSION, self._partition_settings))
+        return [made[each] for each in rung.lineage()]
+
+    def current(self, tenant_id: str) -> dict[str, IndexedMemory]:
+        return self.history.get(tenant_id, {}).get(self.versions.get(tenant_id, 0), {})
+
+    def write(
+        self, tenant_id: str, added: Sequence[IndexedMemory] = (), removed: Iterable[str] = ()
+    ) -> Confirmation:
+        """Commit one version; the caller awaits the confirmation as a writer awaits its ack."""
+        current = dict(self.current(tenant_id))
+        gone = [RemovedMemory(memory_id, current.pop(memory_id).memory.rung) for memory_id in removed]
+        terms: set[str] = set()
+        for rung in {each.memory.rung for each in added} | {each.rung for each in gone}:
+            partition = self.lineage(tenant_id, rung)[0]
+            leaving = [each.id for each in gone if each.rung == rung]
+            terms |= partition.terms(leaving)
+            partition.apply(added=[each for each in added if each.memory.rung == rung], removed=leaving)
+        current.update((each.memory.id, each) for each in added)
+        version = self.versions[tenant_id] = self.versions.get(tenant_id, 0) + 1
+        self.history.setdefault(tenant_id, {})[version] = current
+        cause = (ChangeCause.SUPERSEDED if added else ChangeCause.DELETED) if gone else ChangeCause.WRITTEN
+        return self.anticipator.announce(Change(tenant_id, version, cause, added, gone, frozenset(terms)))
+
+    def open_session(
+        self, tenant_id: str, stream_id: str, session_id: str, rung: Rung, **limits: int
+    ) -> Session:
+        return self.anticipator.open_session(
+            tenant_id=tenant_id,
+            stream_id=stream_id,
+            session_id=session_id,
+            conversation_id="",
+            rung=rung,
+            ladder=LADDER,
+            partitions=self.lineage(tenant_id, rung),
+            version=self.versions.get(tenant_id, 0),
+            **limits,
+        )

@@ -1,0 +1,180 @@
+"""How failures travel: codes, reasons, details, retries; and what no failure tells."""
+
+import asyncio
+
+import grpc
+import pytest
+from failures import failure_of
+from harness import DANA, Stage, remember, running_stage, scope
+
+from precall.engine import errors
+from precall.engine.errors import Overloaded, PrecallError
+from precall.proto import common_pb2, embedding_pb2, retrieval_pb2
+from precall.server.errors import MAX_MESSAGE_CHARACTERS, STATUS_CODES, status_code
+
+QUERY = embedding_pb2.TEXT_ROLE_QUERY
+
+
+def every_error_class() -> list[type[PrecallError]]:
+    found = [PrecallError]
+    for kind in found:
+        found.extend(kind.__subclasses__())
+    return found
+
+
+@pytest.mark.parametrize("kind", every_error_class())
+def test_every_error_has_a_code(kind):
+    error = kind("said", retry_after_seconds=1) if kind is Overloaded else kind("said")
+    code = status_code(error)
+    assert code is not grpc.StatusCode.OK
+    if kind not in (PrecallError, errors.NumericsError):
+        assert code is not grpc.StatusCode.INTERNAL, f"{kind.__name__} needs a place in the table"
+
+
+def test_only_what_a_retry_can_mend_is_unavailable():
+    unavailable = {kind for kind, code in STATUS_CODES.items() if code is grpc.StatusCode.UNAVAILABLE}
+    assert unavailable == {errors.ModelUnavailable, errors.Draining}
+
+
+async def test_an_error_carries_its_reason_twice_and_its_facts(stage: Stage):
+    dana = await stage.tenant("acme")
+    failure = await failure_of(dana("RetrievalService/Search", scope=scope(DANA), query="x", min_version=7))
+    assert (failure.code, failure.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "VERSION_NOT_REACHED")
+    assert failure.info.metadata["version"] == "0"
+    assert failure.retry is None
+
+
+async def test_overload_says_when_to_come_again(tmp_path, monkeypatch):
+    async with running_stage(tmp_path / "data") as stage:
+        caller = await stage.tenant("acme")
+
+        async def refuse(*_, **__):
+            raise Overloaded("too much is waiting", retry_after_seconds=0.25)
+
+        monkeypatch.setattr("precall.engine.batching.batcher.Batcher.embed", refuse)
+        failure = await failure_of(caller("EmbeddingService/Embed", texts=["a"], role=QUERY))
+        monkeypatch.undo()
+    assert (failure.code, failure.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
+    assert failure.trailing["grpc-retry-pushback-ms"] == "250"
+    assert failure.retry is not None
+    assert failure.retry.retry_delay.ToMilliseconds() == 250
+
+
+async def test_calls_over_the_limit_are_refused_with_details(tmp_path, monkeypatch):
+    async with running_stage(tmp_path / "data", max_concurrent_rpcs=1) as stage:
+        caller = await stage.tenant("acme")
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def wait(*_, **__):
+            entered.set()
+            await leave.wait()
+            return []
+
+        monkeypatch.setattr("precall.engine.batching.batcher.Batcher.embed", wait)
+        first = asyncio.ensure_future(caller("EmbeddingService/Embed", texts=["a"], role=QUERY))
+        await entered.wait()
+        failure = await failure_of(caller("EmbeddingService/GetModel"))
+        assert failure.reason == "OVERLOADED"
+        assert "grpc-retry-pushback-ms" in failure.trailing
+        leave.set()
+        await asyncio.gather(first, return_exceptions=True)
+        monkeypatch.undo()
+        await caller("EmbeddingService/GetModel")  # the place is free again
+
+
+async def test_a_fault_of_ours_tells_an_incident_and_nothing_else(stage: Stage, monkeypatch, capfd):
+    caller = await stage.tenant("acme")
+
+    async def fail(*_, **__):
+        raise RuntimeError("secret internals")
+
+    monkeypatch.setattr("precall.engine.tenant.Tenant.search", fail)
+    failure = await failure_of(caller("RetrievalService/Search", scope=scope(DANA), query="x"))
+    assert (failure.code, failure.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+    assert "secret internals" not in repr(failure)
+    incident = failure.info.metadata["incident"]
+    assert incident in failure.message
+    logged = "".join(capfd.readouterr())
+    assert incident in logged
+    assert "secret internals" in logged
+
+
+async def test_a_long_message_still_arrives_whole_enough(stage: Stage):
+    caller = await stage.tenant("acme")
+    failure = await failure_of(caller("RetrievalService/Search", scope=scope({"l" * 20_000: "v"}), query="x"))
+    assert failure.reason == "INVALID_SCOPE"
+    assert len(failure.message) == MAX_MESSAGE_CHARACTERS
+
+
+async def test_a_batch_names_the_position_of_what_is_wrong(stage: Stage):
+    caller = await stage.tenant("acme")
+    good = common_pb2.MemoryInput(scope=scope(DANA), text="fine")
+    wrong = {
+        "INVALID_INPUT": common_pb2.MemoryInput(scope=scope(DANA), text=" "),
+        "INVALID_SCOPE": common_pb2.MemoryInput(scope=scope({"user": "dana"}), text="x"),
+        "TEXT_TOO_LONG": common_pb2.MemoryInput(scope=scope(DANA), text="word " * 65),
+    }
+    for reason, item in wrong.items():
+        failure = await failure_of(caller("MemoryService/WriteMemories", memories=[good, good, item]))
+        assert failure.reason == reason
+        assert failure.info.metadata["position"] == "2"
+        assert "2" in failure.message
+    listed = await caller("MemoryService/ListMemories", scope=scope(DANA))
+    assert not listed.memories  # nothing half-written
+
+
+NOT_YET = [
+    ("RetrievalService/Search", {"mode": retrieval_pb2.SEARCH_MODE_ACCURATE}),
+    ("RetrievalService/Search", {"filter": common_pb2.Filter(pinned_only=True)}),
+    ("RetrievalService/Search", {"as_of": {"seconds": 1}}),
+    ("MemoryService/ListMemories", {"filter": common_pb2.Filter(keys=["k"])}),
+    ("MemoryService/ListMemories", {"as_of": {"seconds": 1}}),
+    ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "dimension": 16}),
+    ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "instruction": "Find"}),
+    ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "format": common_pb2.VECTOR_FORMAT_INT8}),
+    ("EmbeddingService/Rerank", {"query": "q", "documents": ["d"]}),
+    ("EmbeddingService/GetClientEncoder", {}),  # the fake model exports nothing
+    (
+        "AnticipationService/OpenSession",
+        {
+            "stream_id": "00000000-0000-4000-8000-000000000000",
+            "session_id": "00000000-0000-4000-8000-000000000000",
+            "vector_format": common_pb2.VECTOR_FORMAT_INT8,
+        },
+    ),
+]
+NOT_YET_ADMIN = ["BackUpTenant", "StartMigration", "GetMigration", "EndMigration"]
+
+
+async def test_what_the_server_does_not_do_yet_says_so(stage: Stage):
+    caller = await stage.tenant("acme")
+    await remember(caller, DANA, "something")
+    for method, fields in NOT_YET:
+        if method in ("RetrievalService/Search", "MemoryService/ListMemories"):
+            fields = fields | {"scope": scope(DANA)}
+        if method == "RetrievalService/Search":
+            fields = fields | {"query": "something"}
+        failure = await failure_of(caller(method, **fields))
+        assert (failure.code, failure.reason) == (grpc.StatusCode.UNIMPLEMENTED, "NOT_SUPPORTED"), (
+            method,
+            fields,
+        )
+    for name in NOT_YET_ADMIN:
+        failure = await failure_of(stage.admin(f"AdminService/{name}", tenant_id="acme"))
+        assert failure.code is grpc.StatusCode.UNIMPLEMENTED, name
+
+
+async def test_a_deadline_that_passes_is_told_as_one(stage: Stage):
+    caller = await stage.tenant("acme")
+    call = stage.channel.unary_unary(
+        "/precall.v1.EmbeddingService/GetModel",
+        embedding_pb2.GetModelRequest.SerializeToString,
+        embedding_pb2.ModelCard.FromString,
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(
+            embedding_pb2.GetModelRequest(),
+            metadata=(("authorization", f"Bearer {caller.token}"),),
+            timeout=-1,
+        )
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
