@@ -28,6 +28,7 @@ def main(
     present(outcome, console=console, json_path=json_path, plot_path=plot_path)
     if not outcome.report.keeps_promise:
         raise PromiseBroken(
-            f"P75 is {outcome.report.p75_ms:.2f} ms, the promise is under {PROMISE_MS:g} ms: is the machine busy?"
+            f"P75 is {outcome.report.p75_ms:.2f} ms, the promise is under {PROMISE_MS:g} ms: "
+            "is the machine busy?"
         )
     return outcome.report

@@ -1,6 +1,6 @@
 """Fit of the two fusion constants: LoCoMo conversations 26 and 30 choose, the others report.
 
-    python -P -m precall.bench.fusion --data ../shared/data/locomo
+python -P -m precall.bench.fusion --data ../shared/data/locomo
 """
 
 import argparse
@@ -37,7 +37,9 @@ class ScoredQuestions:
 def encode(encoder: Encoder, texts: Sequence[str], role: TextRole) -> NDArray[np.float32]:
     """Unit vectors, shape (n, dimension), in batches of 32."""
     rows = [
-        encoder.encode([encoder.tokenize(text, role, truncate=True) for text in texts[start : start + 32]]).vectors
+        encoder.encode(
+            [encoder.tokenize(text, role, truncate=True) for text in texts[start : start + 32]]
+        ).vectors
         for start in range(0, len(texts), 32)
     ]
     return np.concatenate(rows)

@@ -1,8 +1,8 @@
 """`precall bench reads`: what an agent's reads cost and whether they are right, with the server a link away.
 
-A real server process, a link that delays each direction by half the round trip, and conversations in the
-LoCoMo format: each is a user whose dialogue is stored, and whose questions are then spoken, read, and compared
-with the server's own answers.
+A real server process, a link that delays each direction by half the round trip, and conversations in
+the LoCoMo format: each is a user whose dialogue is stored, and whose questions are then spoken, read, and
+compared with the server's own answers.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from precall.bench.locomo import LocomoConversation, load_conversations
 from precall.bench.machine import describe_machine
 from precall.bench.reads_report import PROMISE_MS, ReadRecord, ReadsReport, report
 from precall.bench.relay import LinkRelay
-from precall.bench.replay import Replayed, ingest, judge, replay
+from precall.bench.replay import Replayed, ingest, judge, replay, settle_encoder
 from precall.bench.server_process import Address, ServerProcess
 from precall.client import AsyncClient
 
@@ -75,16 +75,15 @@ async def measure(
     try:
         async with AsyncExitStack() as stack:
             progress = stack.enter_context(_progress(console))
-            server = await stack.enter_async_context(
-                ServerProcess(folder, arguments=run.server_arguments)
-            )
-            key = await _make_tenant(server)
+            server = await stack.enter_async_context(ServerProcess(folder, arguments=run.server_arguments))
+            key = await server.make_tenant(TENANT)
             relay = LinkRelay("127.0.0.1", server.address.port, run.rtt_ms)
             port = await relay.start()
             stack.push_async_callback(relay.close)
             near = await stack.enter_async_context(AsyncClient(server.address.target, api_key=key))
             far = await stack.enter_async_context(AsyncClient(f"127.0.0.1:{port}", api_key=key))
             await _ingest_all(near, conversations, progress)
+            await settle_encoder(far)
             replayed = await _replay_all(far, conversations, run, progress)
             pushed = await asyncio.to_thread(_pushed_items, server.address)
             records = await _judge_all(near, conversations, replayed, progress)
@@ -129,12 +128,6 @@ def present(
         title = f"{outcome.report.reads} reads, server {outcome.report.rtt_ms:g} ms away"
         plot_latencies(plot_path, by_source, title, PROMISE_MS)
         console.print(f"plot: {plot_path}")
-
-
-async def _make_tenant(server: ServerProcess) -> str:
-    async with AsyncClient(server.address.target, api_key=server.admin_key) as admin:
-        await admin.admin.create_tenant(TENANT)
-        return (await admin.admin.create_key(TENANT, label="bench")).secret
 
 
 async def _ingest_all(
@@ -218,7 +211,11 @@ def _table(result: ReadsReport) -> Table:
         ("hit rate", f"{result.hit_rate:.1%}", "answered by the cache alone, of all reads"),
         ("wrong serves", f"{result.wrong_serve_rate:.2%}", "lost evidence that the server's ten have"),
         ("same ten", f"{result.identical_top_10:.1%}", "the read's ten are the server's, in order"),
-        ("recall@10", f"{result.recall_at_10:.3f}", f"of the evidence; the server's {result.server_recall_at_10:.3f}"),
+        (
+            "recall@10",
+            f"{result.recall_at_10:.3f}",
+            f"of the evidence; the server {result.server_recall_at_10:.3f}",
+        ),
         ("lead p95", f"{result.lead_p95_ms:.0f} ms", "from an event to its push stored in the agent"),
         ("pushed items", f"{sum(result.pushed_items.values())}", _names(result.pushed_items)),
         ("used items", f"{result.used_items}", "distinct memories that a read returned from the cache"),

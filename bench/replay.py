@@ -48,6 +48,13 @@ async def ingest(
         advanced(len(batch))
 
 
+async def settle_encoder(client: AsyncClient) -> None:
+    """Have the query encoder fetched and loaded: an agent's process does so once, before its first call."""
+    async with client.session({"customer": "locomo", "user": "nobody"}, uuid.uuid4()) as session:
+        if not await session.ready(READY_SECONDS):
+            raise TimeoutError(f"the query encoder was not loaded in {READY_SECONDS:.0f} s")
+
+
 async def replay(
     client: AsyncClient,
     conversation: LocomoConversation,
@@ -97,7 +104,7 @@ async def _ask(session: AsyncSession, question: LocomoQuestion, *, speed: float)
 async def judge(
     client: AsyncClient, conversation: LocomoConversation, replayed: Replayed
 ) -> list[ReadRecord]:
-    """Put the server's own answer beside each read. No memory was written meanwhile, so it is the same one."""
+    """Put the server's own answer beside each read; no memory was written meanwhile."""
     records = []
     async with client.session(scope_of(conversation), uuid.uuid4()) as session:
         for question, read, elapsed_ms in replayed.reads:

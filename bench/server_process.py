@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from precall.client import AsyncClient, ClientOptions, LocalEncoding
+
 START_SECONDS = 120.0
 """The first start on a machine exports the model, which takes some seconds on a busy one."""
 STOP_SECONDS = 30.0
@@ -62,6 +64,13 @@ class ServerProcess:
         """The key that the server made for itself on its first start."""
         return (self.data_dir / "admin.key").read_text().strip()
 
+    async def make_tenant(self, tenant_id: str) -> str:
+        """Create a tenant with the default ladder; returns an API key for it."""
+        no_reads = ClientOptions(local_encoding=LocalEncoding.OFF)
+        async with AsyncClient(self.address.target, api_key=self.admin_key, options=no_reads) as client:
+            await client.admin.create_tenant(tenant_id)
+            return (await client.admin.create_key(tenant_id)).secret
+
     async def start(self, *, port: int = 0) -> None:
         """Return when the server answers. Raises ServerDied."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +92,9 @@ class ServerProcess:
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             await self.kill()
-            raise ServerDied(f"the server was not ready after {START_SECONDS:.0f} s: {self._tail()}") from None
+            raise ServerDied(
+                f"the server was not ready after {START_SECONDS:.0f} s: {self._tail()}"
+            ) from None
         told = json.loads(self._ready.read_text())
         self.address = Address(told["port"], told["metrics_port"])
 

@@ -89,15 +89,16 @@ def call_server(
         transport = Transport(target, api_key=api_key, options=options)
         transport.open()
         try:
-            # Calls wait for a server that restarts; one that was never there is told at once.
-            await transport.call(
-                get_model, embedding_pb2.GetModelRequest(), deadline_seconds=REACH_SECONDS, retry=False
-            )
+            try:  # calls wait for a server that restarts; one that was never there is told at once
+                await transport.call(
+                    get_model, embedding_pb2.GetModelRequest(), deadline_seconds=REACH_SECONDS, retry=False
+                )
+            except Unavailable as error:
+                raise CommandFailed(
+                    f"no server answers at {target} ({error}): start one with `precall serve`, "
+                    "or pass --target"
+                ) from error
             return await work(transport, options)
-        except Unavailable as error:
-            raise CommandFailed(
-                f"no server answers at {target} ({error}): start one with `precall serve`, or pass --target"
-            ) from error
         finally:
             await transport.close()
 

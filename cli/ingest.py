@@ -53,6 +53,7 @@ def ingest(
     default_scope = parse_scope(scope)
     key = require_key(api_key)
     # Imported here: gRPC and pydantic take longer to load than --help may take.
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from precall.cli.memory_file import read_memory_file
@@ -61,9 +62,8 @@ def ingest(
     lines = read_memory_file(file, default_scope)
     salt = uuid.uuid4().hex if again else ""
     batches = cut_into_batches(lines, salt=salt)
-    with Progress(
-        TextColumn("writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    ) as progress:
+    columns = (TextColumn("writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("writing", total=len(lines))
         cut = call_server(
             target,

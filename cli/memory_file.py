@@ -127,9 +127,8 @@ def _fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "json_invalid":
-        return (
-            f"it is no JSON object: {str(fault['msg']).removeprefix('Invalid JSON: ').replace('line 1 ', '')}"
-        )
+        detail = str(fault["msg"]).removeprefix("Invalid JSON: ").replace(" line 1", "")
+        return f"it is no JSON object: {detail}"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 

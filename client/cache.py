@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.client import convert, pushed
-from precall.client.columns import CachedItem, ItemColumns
+from precall.client.held_items import CachedItem, HeldItems
 from precall.client.lookup import FoundItem, Lookup
 from precall.client.pushed import Refusal
 from precall.client.rungs import Rung
@@ -53,7 +53,7 @@ class SessionCache:
 
     @property
     def items(self) -> int:
-        return len(self._columns)
+        return len(self._items)
 
     @property
     def wire_bytes(self) -> int:
@@ -93,7 +93,7 @@ class SessionCache:
 
     def clear(self) -> None:
         """Hold nothing and claim nothing."""
-        self._columns = ItemColumns(0)
+        self._items = HeldItems(0)
         self._bytes = 0
         self._rungs = {level: Rung() for level in self._scope}
         self._coverages: dict[int, Coverage] = {}
@@ -161,16 +161,12 @@ class SessionCache:
         now: the server's Unix seconds. elapsed: ``Clock.elapsed``.
         """
         self._drop_aged(elapsed)
-        if query_vector is not None and self._columns.dimension not in (0, len(query_vector)):
+        if query_vector is not None and self._items.dimension not in (0, len(query_vector)):
             query_vector = None
         statistics = self.statistics(query_terms)
-        ranked = ranking.rank(
-            self._columns.candidates(query_vector, statistics.weights(query_terms)),
-            weights,
-            now=now,
-            limit=limit,
-        )
-        found = tuple(FoundItem(self._columns.items[each.row], each) for each in ranked)
+        candidates = self._items.candidates(query_vector, statistics.weights(query_terms))
+        ranked = ranking.rank(candidates, weights, now=now, limit=limit)
+        found = tuple(FoundItem(self._items[candidates.ids[each.row]], each) for each in ranked)
         if query_vector is None or not self.current:
             return Lookup(Decision.MISS, found)
         if all(rung.complete for rung in self._rungs.values()):
@@ -189,8 +185,8 @@ class SessionCache:
 
     def check_integrity(self) -> None:
         """Raise AssertionError if an invariant is broken; for tests."""
-        self._columns.check_integrity()
-        items = self._columns.items
+        self._items.check_integrity()
+        items = list(self._items)
         assert len(items) <= self._max_items and self._bytes <= self._max_bytes
         assert self._bytes == sum(item.wire_bytes for item in items)
         for item in items:
@@ -224,7 +220,7 @@ class SessionCache:
         self._remove(item.memory.id)
         if self.items >= self._max_items or self._bytes + item.wire_bytes > self._max_bytes:
             return Refusal.FULL
-        self._columns.append(item, vector)
+        self._items.append(item, vector)
         self._rungs[item.rung].add(item.impacts)
         self._bytes += item.wire_bytes
         return None
@@ -232,12 +228,12 @@ class SessionCache:
     def _fits(self, vector: NDArray[np.float32]) -> bool:
         """All vectors since a reset have the dimension of the first one."""
         dimension = len(vector)
-        if not self._columns.dimension:
-            self._columns = ItemColumns(dimension)
-        return dimension == self._columns.dimension
+        if not self._items.dimension:
+            self._items = HeldItems(dimension)
+        return dimension == self._items.dimension
 
     def _remove(self, memory_id: str) -> CachedItem | None:
-        item = self._columns.pop(memory_id)
+        item = self._items.pop(memory_id)
         if item is not None:
             self._rungs[item.rung].remove(item.impacts)
             self._bytes -= item.wire_bytes
@@ -279,7 +275,7 @@ class SessionCache:
             rung.complete = False
 
     def _drop_aged(self, elapsed: float) -> None:
-        aged = self._columns.held_before(elapsed - self._maximum_age)
+        aged = self._items.held_before(elapsed - self._maximum_age)
         if aged:
             for memory_id in aged:
                 self._remove(memory_id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from precall.client.columns import CachedItem
+from precall.client.held_items import CachedItem
 from precall.scoring.coverage import Decision
 from precall.scoring.ranking import Ranked
 

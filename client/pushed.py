@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.client import convert
-from precall.client.columns import CachedItem
+from precall.client.held_items import CachedItem
 from precall.proto import anticipation_pb2
 
 _LENGTH_TOLERANCE = 0.01

@@ -28,6 +28,9 @@ REFERENCE_LENGTH: Final = 16.0
 K1 and B: grid over the same two conversations together with the constants of `precall.scoring.fusion`.
 """
 
+_SHORT_POSTING: Final = 200
+"""Up to here looking for a slot one by one is quicker than asking numpy."""
+
 
 def document_impacts(terms: Sequence[str]) -> dict[str, float]:
     """Term -> impact of a document with these terms, rounded to float32 as it is stored and sent."""
@@ -77,7 +80,9 @@ class _Posting:
         self.impacts = array("f")
 
     def position(self, slot: int) -> int:
-        return self.slots.index(slot)
+        if len(self.slots) < _SHORT_POSTING:
+            return self.slots.index(slot)
+        return int((np.frombuffer(self.slots, np.uint32) == slot).argmax())
 
 
 class KeywordIndex:

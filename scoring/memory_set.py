@@ -134,9 +134,9 @@ class MemorySet:
         """
         keyword = self.keywords.scores(term_weights)
         if slots is None:
-            dense = self.vectors.astype(np.float32, copy=False) @ query_vector
+            dense = _cosines(self.vectors, query_vector)
             return self._columns(self.ids, slice(len(self)), dense, keyword)
-        dense = self._vectors[slots].astype(np.float32, copy=False) @ query_vector
+        dense = _cosines(self._vectors[slots], query_vector)
         return self._columns([self.ids[slot] for slot in slots.tolist()], slots, dense, keyword[slots])
 
     def without_dense(self, term_weights: Mapping[str, float]) -> Candidates:
@@ -182,6 +182,14 @@ class MemorySet:
         assert self.keywords.documents == len(self.ids) <= len(self._vectors)
         assert not self._vectors[len(self) :].any(), "a removed vector stayed behind"
         self.keywords.check_integrity()
+
+
+def _cosines(vectors: NDArray[np.floating], query_vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Row by row and not as a matrix product, which BLAS would split over threads: on busy cores the one then
+    waits for the other's time slice (2,000 x 384: 8 ms at P95 instead of 0.2).
+    """
+    cosines: NDArray[np.float32] = np.vecdot(vectors.astype(np.float32, copy=False), query_vector)
+    return cosines
 
 
 def _grown(column: NDArray, capacity: int) -> NDArray:  # type: ignore[type-arg]

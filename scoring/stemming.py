@@ -7,6 +7,7 @@ depends on nothing but grpcio, protobuf and numpy.
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 _VOWELS: Final = frozenset("aeiou")
@@ -18,7 +19,8 @@ _STEP_2: Final = (
     ("fulness", "ful"), ("ousness", "ous"), ("aliti", "al"), ("iviti", "ive"), ("biliti", "ble"),
 )  # fmt: skip
 _STEP_3: Final = (
-    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", ""),
+    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""),
+    ("ness", ""),
 )  # fmt: skip
 _STEP_4: Final = (
     "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism",
@@ -38,7 +40,7 @@ def _is_consonant(word: str, position: int) -> bool:
 def _measure(stem: str) -> int:
     """Porter's m: how many vowel-consonant sequences the stem holds."""
     kinds = [_is_consonant(stem, position) for position in range(len(stem))]
-    return sum(1 for before, after in zip(kinds, kinds[1:], strict=False) if not before and after)
+    return sum(1 for before, after in pairwise(kinds) if not before and after)
 
 
 def _has_vowel(stem: str) -> bool:

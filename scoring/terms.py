@@ -11,13 +11,13 @@ from precall.scoring.stemming import stem
 # query and in few of the statements that answer it.
 STOP_WORDS: Final = frozenset(
     """
-    a about above after again all also am an and any are as at be because been before being below between both
-    but by can could did do does doing down during each few for from further had has have having he her here hers
-    him his how i if in into is it its just me more most my no nor not now of off on once only or other our out
-    over own same she should so some such than that the their them then there these they this those through to
-    too under until up very was we were what when where which while who whom why will with would you your s t d
-    ll m re ve
-    """.split()
+    a about above after again all also am an and any are as at be because been before being below between
+    both but by can could did do does doing down during each few for from further had has have having he
+    her here hers him his how i if in into is it its just me more most my no nor not now of off on once
+    only or other our out over own same she should so some such than that the their them then there these
+    they this those through to too under until up very was we were what when where which while who whom
+    why will with would you your s t d ll m re ve
+    """.split()  # noqa: SIM905 - a list of 150 quoted words is no easier to read
 )
 
 # Scripts written without spaces between words: their runs are cut into overlapping pairs of characters.

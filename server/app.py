@@ -43,6 +43,8 @@ CLIENT_PING_MILLISECONDS: Final = 10_000
 SERVER_PING_MILLISECONDS: Final = 30_000
 PING_TIMEOUT_MILLISECONDS: Final = 10_000
 
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
 _logger = structlog.get_logger(__name__)
 
 
@@ -74,7 +76,6 @@ class PrecallServer:
         self._readiness = Readiness(self._metrics)
         self._http = HttpServer(self._metrics, self._readiness)
         self._undo = contextlib.AsyncExitStack()
-        self._anticipation_engine: Engine | None = None
 
     async def start(self) -> Endpoints:
         """Returns once a call would be answered; undoes what it began if it cannot.
@@ -113,10 +114,10 @@ class PrecallServer:
 
         server = self._grpc_server(engine, keys, model)
         port = _bind(server, settings)
+        self._undo.push_async_callback(self._readiness.stop)
+        await self._readiness.start(engine.batcher, interval=settings.probe_seconds)
         await server.start()
         self._undo.push_async_callback(self._drain, server, engine)
-        await self._readiness.start(engine.batcher, interval=settings.probe_seconds)
-        self._undo.push_async_callback(self._readiness.stop)
         return Endpoints(settings.host, port, settings.metrics_host, metrics_port, os.getpid())
 
     async def stop(self) -> None:
@@ -125,6 +126,7 @@ class PrecallServer:
 
     async def _drain(self, server: grpc.aio.Server, engine: Engine) -> None:
         grace = self._settings.drain_seconds
+        await self._readiness.stop()
         await engine.anticipator.drain(grace_seconds=grace)
         await server.stop(grace)
 
@@ -195,30 +197,35 @@ async def serve(
             os._exit(128 + number)
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
-    server = PrecallServer(settings, load)
-    starting = asyncio.create_task(server.start())
-    interrupted = asyncio.create_task(stopping.wait())
-    await asyncio.wait((starting, interrupted), return_when=asyncio.FIRST_COMPLETED)
     try:
-        endpoints = await starting
-        if not stopping.is_set():
+        server = PrecallServer(settings, load)
+        endpoints = await server.start()
+        try:
             if settings.ready_file is not None:
                 write_ready_file(settings.ready_file, endpoints)
             ready(endpoints)
-        await interrupted
-        _logger.info("draining", grace_seconds=settings.drain_seconds)
-        await server.stop()
+            await stopping.wait()
+            _logger.info("draining", grace_seconds=settings.drain_seconds)
+        finally:
+            await server.stop()
     finally:
-        interrupted.cancel()
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 def write_ready_file(path: Path, endpoints: Endpoints) -> None:
-    """Tell whoever waits for the file where the server answers; whole or not at all."""
+    """Tell whoever waits for the file where the server answers; whole or not at all.
+
+    Raises ConfigurationError.
+    """
     aside = path.with_name(path.name + ".making")
-    aside.write_text(json.dumps(asdict(endpoints)) + "\n")
-    aside.replace(path)
+    try:
+        aside.write_text(json.dumps(asdict(endpoints)) + "\n")
+        aside.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"ready_file {path} cannot be written: {error.strerror}") from error
 
 
 def _bind(server: grpc.aio.Server, settings: ServerSettings) -> int:

@@ -46,11 +46,12 @@ class Readiness:
         self._probing = asyncio.create_task(self._keep_probing(batcher, interval), name="readiness")
 
     async def stop(self) -> None:
-        """Not ready from now on, whatever the model can do."""
+        """Not ready from now on, whatever the model can do. Twice is as once."""
         if self._probing is not None:
-            self._probing.cancel()
+            probing, self._probing = self._probing, None
+            probing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._probing
+                await probing
         await self._tell(DRAINING)
         await self.servicer.enter_graceful_shutdown()
 

@@ -21,8 +21,6 @@ ResponseT = TypeVar("ResponseT")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 RETRY_SECONDS: Final = 0.1
-_FOREVER: Final = 1e9
-"""gRPC reports a missing deadline as one that lies beyond any real one."""
 
 
 class Gate(grpc.aio.ServerInterceptor):
@@ -126,11 +124,15 @@ class Gate(grpc.aio.ServerInterceptor):
         if need is None:
             raise PermissionDenied(f"{method} is not open to any key")
         principal.require(need)
-        remaining = context.time_remaining()
-        limited = remaining is not None and remaining < _FOREVER
-        call = Call(method, principal, time.monotonic() + remaining if limited else None)
+        remaining = _remaining(context)
+        call = Call(method, principal, None if remaining is None else time.monotonic() + remaining)
         enter_call(call)
         return call
+
+
+def _remaining(context: Context) -> float | None:
+    """Seconds left to the caller's deadline, None where it set none (which gRPC's type stubs leave out)."""
+    return context.time_remaining()
 
 
 def _known(error: Exception, method: str) -> PrecallError:

@@ -47,6 +47,7 @@ def engine_arguments(
         # Only the files whose digest is on the card; never code that lies beside them.
         "load_format": "safetensors",
         "trust_remote_code": False,
+        "use_tqdm_on_load": False,
         "dtype": dtype,
         "max_model_len": max_tokens,
         "max_num_batched_tokens": pass_tokens,

@@ -10,7 +10,7 @@ from precall.engine.errors import ConfigurationError, ModelUnavailable
 _ENVIRONMENT = {
     # Standard output belongs to our own commands. The engine's processes inherit all of this.
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
     # A server has threads, and a fork of a process with threads inherits locks that nobody will release.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import multiprocessing
 import threading
 from collections.abc import Sequence
 from concurrent.futures import TimeoutError as NoAnswerYet
@@ -12,6 +13,11 @@ from numpy.typing import NDArray
 
 from precall.engine.encoding.vllm_library import VllmLibrary
 from precall.engine.errors import ModelUnavailable
+
+_one_start = threading.Lock()
+"""Two starts at a time could not tell which child processes are whose."""
+
+_LAST_GASP_SECONDS = 10.0
 
 
 class VllmProcess:
@@ -29,8 +35,12 @@ class VllmProcess:
         self._thread.start()
         self._silent = False
         self._closing = threading.Lock()
+        self._engine: Any = None
         try:
-            self._engine = asyncio.run_coroutine_threadsafe(self._start(arguments), self._loop).result()
+            with _one_start:
+                others = set(multiprocessing.active_children())
+                asyncio.run_coroutine_threadsafe(self._start(arguments), self._loop).result()
+                self._children = set(multiprocessing.active_children()) - others
         except Exception as error:
             self._end_loop()
             raise ModelUnavailable(
@@ -40,7 +50,9 @@ class VllmProcess:
 
     @property
     def is_dead(self) -> bool:
-        return self._silent or bool(self._engine.errored)
+        """Whether there will be no more answers; closed is dead, too."""
+        engine = self._engine
+        return self._silent or engine is None or bool(engine.errored)
 
     def pool(
         self,
@@ -66,16 +78,23 @@ class VllmProcess:
     def close(self) -> None:
         """End the engine and its processes; blocks for some seconds. Twice is as once."""
         with self._closing:
-            if self._thread.is_alive():
-                asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-                self._end_loop()
+            if not self._thread.is_alive():
+                return
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+            self._end_loop()
+            for child in self._children:
+                # vLLM kills what does not end by itself, but does not wait for it.
+                child.join(_LAST_GASP_SECONDS)
 
-    async def _start(self, arguments: dict[str, object]) -> Any:
+    async def _start(self, arguments: dict[str, object]) -> None:
         # Blocks this loop on purpose: the engine's tasks have to be born on it, and nothing else lives here.
-        return self._library.engine_class.from_engine_args(self._library.arguments(arguments))
+        engine_class = self._library.engine_class
+        self._engine = engine_class.from_engine_args(self._library.arguments(arguments))
 
     async def _stop(self) -> None:
-        self._engine.shutdown()
+        # Let go of it as well: its finaliser complains when it runs at the interpreter's end.
+        engine, self._engine = self._engine, None
+        engine.shutdown()
 
     async def _pool(
         self, prompts: Sequence[NDArray[np.int64]], parameters: dict[str, object], salt: str | None

@@ -19,7 +19,7 @@ from precall.scoring.memory_set import Features, MemorySet
 from precall.scoring.ranking import Candidates
 
 _RETRAIN_TURNOVER: Final = 3
-_TRAINING_SAMPLE: Final = 20_000
+_TRAINING_SAMPLE: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)

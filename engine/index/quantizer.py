@@ -1,5 +1,6 @@
 """int8 codes for unit vectors: one range a dimension, robust against outliers."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 
 _OUTLIER_SHARE: Final = 0.001
 _MARGIN: Final = 0.10
+_FEW: Final = 50
+"""With fewer vectors the outermost is no outlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +24,14 @@ class Ranges:
 def train(vectors: NDArray[np.floating]) -> Ranges:
     """Ranges from unit vectors, shape ``(n, d)``, n >= 1.
 
-    The outermost 0.1 % of each side are left to saturate and the rest is widened by a tenth: one outlying
-    vector would otherwise stretch a dimension's range and cost every other vector its resolution.
+    The outermost 0.1 % of each side, at least one, are left to saturate and the rest is widened by a tenth:
+    one outlying vector would otherwise stretch a range and cost every other vector its resolution.
     """
-    low, high = np.quantile(
-        vectors.astype(np.float32, copy=False), (_OUTLIER_SHARE, 1 - _OUTLIER_SHARE), axis=0
-    )
+    count = len(vectors)
+    # Rows of a sorted copy rather than `np.quantile`, which takes four times as long.
+    ordered = np.sort(np.ascontiguousarray(vectors.T, np.float32), axis=1)
+    cut = math.ceil(_OUTLIER_SHARE * count) if count >= _FEW else 0
+    low, high = ordered[:, cut], ordered[:, count - 1 - cut]
     span = np.maximum(high - low, 1e-6)
     return Ranges(
         minimum=(low - _MARGIN * span).astype(np.float32),

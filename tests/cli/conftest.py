@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 # Helpers, the server's tests' too, are imported by their plain names; appended, so that they shadow nothing.
-sys.path += [
-    str(Path(__file__).parent),
-    *(str(Path(__file__).parent.parent / name) for name in ("server", "")),
-]
+sys.path += [str(Path(__file__).parents[up] / name) for up, name in ((0, ""), (1, "server"), (1, ""))]
 
 from harness import running_stage
 from shell import Shell

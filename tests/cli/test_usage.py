@@ -98,7 +98,11 @@ def test_the_version_is_the_distributions(tmp_path):
         (("serve", "--port", "70000"), {}, "setting port in the command line"),
         (("serve",), {"PRECALL_LEASE_SECONDS": "1"}, "lease_seconds"),
         (("serve", "--config", "absent.toml"), {}, "absent.toml cannot be read"),
-        (("search", "x", "--scope", "user=a", "--target", "127.0.0.1:1", "--api-key", "k"), {}, ""),
+        (
+            ("search", "x", "--scope", "user=a", "--target", "127.0.0.1:1", "--api-key", "k"),
+            {},
+            "no server answers",
+        ),
         (("bench", "reads", "--data", "absent"), {}, "absent"),
     ],
 )
@@ -110,3 +114,13 @@ def test_failures_are_one_line_on_stderr_and_status_one(tmp_path, arguments, env
     assert line.startswith("precall: ")
     assert words in line
     assert not any(tmp_path.iterdir())  # nothing half-written
+
+
+def test_a_ready_file_that_cannot_be_written_ends_the_server(tmp_path):
+    shown = run_process(
+        *("serve", "--port", "0", "--metrics-port", "0", "--data-dir", "data", "--log-level", "error"),
+        *("--ready-file", str(tmp_path / "absent" / "ready.json")),
+        folder=tmp_path,
+    )
+    assert shown.returncode == 1
+    assert shown.stderr.splitlines()[-1].startswith("precall: ready_file ")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from precall.bench.relay import LinkRelay
-from precall.client import AsyncClient, ClientOptions
+from precall.client import AsyncClient, ClientOptions, LocalEncoding
 from precall.server.app import running_server
 from precall.server.settings import ServerSettings
 
@@ -38,7 +38,8 @@ async def served(folder: Path, **settings: object) -> AsyncIterator[Served]:
     async with running_server(chosen) as endpoints:
         admin_key = (folder / "admin.key").read_text().strip()
         keys = {}
-        async with AsyncClient(endpoints.target, api_key=admin_key) as admin:
+        no_reads = ClientOptions(local_encoding=LocalEncoding.OFF)
+        async with AsyncClient(endpoints.target, api_key=admin_key, options=no_reads) as admin:
             known = {tenant.id for tenant in await admin.admin.list_tenants()}
             for tenant in ("acme", "rival"):
                 if tenant not in known:

@@ -1,5 +1,6 @@
 """One conversation from the agent's side: observe, read, remember, correct, forget."""
 
+import asyncio
 from pathlib import Path
 
 from precall.client import Client, MemoryDraft
@@ -54,7 +55,11 @@ async def test_a_correction_reaches_another_agents_cache_before_it_is_acked(serv
         async with reader.session(scope(), conversation()) as session:
             assert await session.ready(60)
             assert [item.memory.id for item in (await session.read("Pune")).items] == [old.id]
-            new = (await writer.memories.write(scope(), [MemoryDraft(text="The trip to Pune is off.", key="trip")]))[0]
+            new = (
+                await writer.memories.write(
+                    scope(), [MemoryDraft(text="The trip to Pune is off.", key="trip")]
+                )
+            )[0]
             assert old.id not in [item.memory.id for item in (await session.read("Pune")).items]
             await writer.memories.delete(scope(), [new.id])
             assert (await session.read("Pune")).items == ()
@@ -81,7 +86,9 @@ async def test_what_is_too_much_to_hold_is_predicted_from_what_is_said(tmp_path:
 
 async def test_a_rung_above_is_seen_and_a_rung_below_is_not(server: Served) -> None:
     async with server.client() as client:
-        await client.memories.write({"customer": "acme"}, [MemoryDraft(text="The office in Pune opens at nine.")])
+        await client.memories.write(
+            {"customer": "acme"}, [MemoryDraft(text="The office in Pune opens at nine.")]
+        )
         await client.memories.write(scope(), [MemoryDraft(text=FACTS[0])])
         async with client.session(scope(), conversation()) as user:
             assert await user.ready(60)
@@ -92,15 +99,15 @@ async def test_a_rung_above_is_seen_and_a_rung_below_is_not(server: Served) -> N
 
 
 async def test_the_client_without_await_reads_the_same(server: Served) -> None:
-    import asyncio
-
     def talk() -> tuple[str, str]:
-        with Client(server.target, api_key=server.keys["acme"]) as client:
-            with client.session(scope(), conversation()) as session:
-                assert session.ready(60)
-                session.remember(FACTS[1])
-                session.observe("user", "what food must I avoid")
-                read = session.read("what food must I avoid")
-                return read.status, read.items[0].memory.text
+        with (
+            Client(server.target, api_key=server.keys["acme"]) as client,
+            client.session(scope(), conversation()) as session,
+        ):
+            assert session.ready(60)
+            session.remember(FACTS[1])
+            session.observe("user", "what food must I avoid")
+            read = session.read("what food must I avoid")
+            return read.status, read.items[0].memory.text
 
     assert await asyncio.to_thread(talk) == ("hit", FACTS[1])

@@ -18,7 +18,10 @@ async def test_caches_and_searches_hold_their_own_alone(tmp_path: Path, complete
             async with server.client(tenant) as client:
                 await client.memories.write(scope(user), [MemoryDraft(text=text, key="secret")])
         for tenant, user in OWNERS:
-            async with server.client(tenant) as client, client.session(scope(user), conversation()) as session:
+            async with (
+                server.client(tenant) as client,
+                client.session(scope(user), conversation()) as session,
+            ):
                 assert await session.ready(60)
                 for query in ("the secret", *secrets.values()):
                     session.observe("user", query)

@@ -18,7 +18,7 @@ FACT = "Dana is allergic to peanuts."
 async def until(condition: Callable[[Read], bool], session: AsyncSession) -> Read:
     """Read until the answer is of the wanted kind; fails by the test's own timeout."""
     async with asyncio.timeout(60):
-        while not condition(read := await session.read(QUERY)):
+        while not condition(read := await session.read(QUERY)):  # noqa: ASYNC110 - another process is waited for
             await asyncio.sleep(0.02)
         return read
 
@@ -62,7 +62,7 @@ async def test_a_degraded_read_does_not_wait_for_its_deadline_again_and_again(
 async def test_what_was_deleted_during_the_outage_is_not_served_after_the_lease(
     server: Served, link: LinkRelay
 ) -> None:
-    """The delete is acked only when the cut-off cache has stopped serving; whoever reads later sees nothing."""
+    """The delete is acked only when the cut-off cache has stopped serving; who reads later sees nothing."""
     async with server.client() as writer, server.client(target=f"127.0.0.1:{link.port}") as client:
         written = (await writer.memories.write(scope(), [MemoryDraft(text=FACT)]))[0]
         async with client.session(scope(), conversation()) as session:
@@ -80,9 +80,7 @@ async def test_a_killed_server_comes_back_to_the_same_sessions(tmp_path: Path) -
     server = ServerProcess(tmp_path)
     await server.start()
     try:
-        async with AsyncClient(server.address.target, api_key=server.admin_key) as admin:
-            await admin.admin.create_tenant("acme")
-            key = (await admin.admin.create_key("acme")).secret
+        key = await server.make_tenant("acme")
         async with AsyncClient(server.address.target, api_key=key) as client:
             await client.memories.write(scope(), [MemoryDraft(text=FACT)])
             async with client.session(scope(), conversation()) as session:

@@ -1,0 +1,36 @@
+"""Timing of one call on a busy machine: warmed, repeated, the contenders taking turns."""
+
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+
+def measure_in_turns(
+    contenders: Mapping[str, Callable[[int], object]], *, rounds: int, warm_up: int = 3
+) -> dict[str, Sequence[float]]:
+    """Seconds of each call, per contender, over ``rounds`` calls; the argument is the round's number.
+
+    Contenders take turns within a round, so that a noisy moment hits all of them.
+    """
+    for turn in range(warm_up):
+        for call in contenders.values():
+            call(turn)
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for name, call in contenders.items():
+                begin = time.perf_counter()
+                call(turn)
+                seconds[name].append(time.perf_counter() - begin)
+    finally:
+        if collecting:
+            gc.enable()
+    return dict(seconds)
+
+
+def median_ms(seconds: Sequence[float]) -> float:
+    return float(np.median(seconds)) * 1e3
