@@ -24,11 +24,14 @@ from precall.bench.locomo import LocomoConversation, load_conversations
 from precall.bench.machine import describe_machine
 from precall.bench.reads_report import PROMISE_MS, ReadRecord, ReadsReport, report
 from precall.bench.relay import LinkRelay
-from precall.bench.replay import Replayed, ingest, judge, replay, settle_encoder
+from precall.bench.replay import Replayed, ask_server, ingest, judge, replay, settle_encoder
+from precall.bench.results import append_results
 from precall.bench.server_process import Address, ServerProcess
 from precall.client import AsyncClient
 
 TENANT = "bench"
+BASELINE_QUESTIONS = 20
+"""Questions a conversation that are also asked of the server over the link, to say what a cache saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ def main(
     *,
     json_path: Path | None = None,
     plot_path: Path | None = None,
+    csv_path: Path | None = None,
     max_conversations: int | None = None,
     console: Console | None = None,
 ) -> ReadsReport:
@@ -64,6 +68,8 @@ def main(
     conversations = load_conversations(data)[:max_conversations]
     outcome = asyncio.run(measure(conversations, run, console=console))
     present(outcome, console=console, json_path=json_path, plot_path=plot_path)
+    if csv_path is not None:
+        append_results(csv_path, outcome.report.measurements(" ".join(run.server_arguments) or "default"))
     return outcome.report
 
 
@@ -87,6 +93,7 @@ async def measure(
             replayed = await _replay_all(far, conversations, run, progress)
             pushed = await asyncio.to_thread(_pushed_items, server.address)
             records = await _judge_all(near, conversations, replayed, progress)
+            asked = [await ask_server(far, c, c.questions[:BASELINE_QUESTIONS]) for c in conversations]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     used = {
@@ -104,6 +111,7 @@ async def measure(
             speed=run.speed,
             pushed_items=pushed,
             used_items=len(used),
+            server_ms=[elapsed for times in asked for elapsed in times],
         ),
         records,
     )
@@ -208,6 +216,7 @@ def _table(result: ReadsReport) -> Table:
         ("p75", f"{result.p75_ms:.2f} ms", f"{verdict} {PROMISE_MS:g} ms"),
         ("p95", f"{result.p95_ms:.2f} ms", ""),
         ("p99", f"{result.p99_ms:.2f} ms", f"the embedding alone has p50 {result.encode_p50_ms:.2f} ms"),
+        ("no cache", f"{result.server_p75_ms:.2f} ms", "p75 of asking the server over the same link instead"),
         ("hit rate", f"{result.hit_rate:.1%}", "answered by the cache alone, of all reads"),
         ("wrong serves", f"{result.wrong_serve_rate:.2%}", "lost evidence that the server's ten have"),
         ("same ten", f"{result.identical_top_10:.1%}", "the read's ten are the server's, in order"),

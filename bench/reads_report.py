@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from precall.bench.results import Measurement
+
 PROMISE_MS = 15.0
 
 
@@ -55,7 +57,10 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class ReadsReport:
-    """A run. Shares are of all reads, hits and misses alike; ``wrong_serve_rate`` too."""
+    """A run. Shares are of all reads, hits and misses alike; ``wrong_serve_rate`` too.
+
+    ``server_p75_ms``: of reads that ask the server over the same link, as they would without a cache.
+    """
 
     rtt_ms: float
     speed: float
@@ -66,6 +71,7 @@ class ReadsReport:
     p75_ms: float
     p95_ms: float
     p99_ms: float
+    server_p75_ms: float
     encode_p50_ms: float
     recall_at_10: float
     server_recall_at_10: float
@@ -82,6 +88,22 @@ class ReadsReport:
     def keeps_promise(self) -> bool:
         return self.p75_ms < PROMISE_MS
 
+    def measurements(self, case: str) -> list[Measurement]:
+        """Rows for the table of results."""
+        peer, ratio = "asking the server over the link", self.server_p75_ms / self.p75_ms
+        return [
+            Measurement("reads", case, "p50", self.p50_ms, "ms"),
+            Measurement("reads", case, "p75", self.p75_ms, "ms", peer, ratio),
+            Measurement("reads", case, "p95", self.p95_ms, "ms"),
+            Measurement("reads", case, "p99", self.p99_ms, "ms"),
+            Measurement("reads", case, "hit_rate", self.hit_rate, "share"),
+            Measurement("reads", case, "wrong_serve_rate", self.wrong_serve_rate, "share"),
+            Measurement(
+                "reads", case, "recall_at_10", self.recall_at_10, "share", "server", self.recall_ratio
+            ),
+            Measurement("reads", case, "lead_p95", self.lead_p95_ms, "ms"),
+        ]
+
     def write(self, path: Path, machine: Mapping[str, Any]) -> None:
         """As JSON, written aside and renamed."""
         aside = path.with_name(path.name + ".part")
@@ -97,6 +119,7 @@ def report(
     speed: float,
     pushed_items: Mapping[str, int],
     used_items: int,
+    server_ms: Sequence[float],
 ) -> ReadsReport:
     """Raises ValueError for a run without reads."""
     if not records:
@@ -117,6 +140,7 @@ def report(
         p75_ms=p75,
         p95_ms=p95,
         p99_ms=p99,
+        server_p75_ms=float(np.percentile(server_ms, 75)),
         encode_p50_ms=float(np.median([record.encode_ms for record in records])),
         recall_at_10=read_recall,
         server_recall_at_10=server_recall,

@@ -50,7 +50,7 @@ class LinkRelay:
         if self._server is not None:
             raise RuntimeError("the relay is already started")
         self._server = await asyncio.start_server(self._accept, host, 0)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.port = int(self._server.sockets[0].getsockname()[1])
         return self.port
 
     async def close(self) -> None:

@@ -101,6 +101,19 @@ async def _ask(session: AsyncSession, question: LocomoQuestion, *, speed: float)
     return read, 1000 * (time.perf_counter() - started)
 
 
+async def ask_server(
+    client: AsyncClient, conversation: LocomoConversation, questions: Sequence[LocomoQuestion]
+) -> list[float]:
+    """Milliseconds of a read that has no cache: each question asked of the server over the link."""
+    elapsed_ms = []
+    async with client.session(scope_of(conversation), uuid.uuid4()) as session:
+        for question in questions:
+            started = time.perf_counter()
+            await session.search(" ".join(question.question.split()), limit=RESULTS)
+            elapsed_ms.append(1000 * (time.perf_counter() - started))
+    return elapsed_ms
+
+
 async def judge(
     client: AsyncClient, conversation: LocomoConversation, replayed: Replayed
 ) -> list[ReadRecord]:

@@ -1,7 +1,8 @@
 """A partition's search beside what it is made of: the bare FAISS index, and a brute force in numpy.
 
-    python -P -m precall.bench.scan --csv bench/results.csv
+    OPENBLAS_NUM_THREADS=1 python -P -m precall.bench.scan --csv bench/results.csv
 
+One thread for everybody: the pool that numpy's product would wake takes the cores from its neighbours.
 `exact` is a partition below its `exact_below`, `codes` one above it; both run candidates and rank, with
 importances and ages that differ, and answer exactly. FAISS alone answers by cosine only and approximately.
 """
@@ -77,6 +78,9 @@ def measure(size: int) -> list[Measurement]:
     vectors, queries = make_vectors(size, seed=1), make_vectors(QUERIES, seed=2)
     memories, weights = make_memories(vectors), RankingWeights()
     index = bare_faiss(vectors)
+    import faiss
+
+    faiss.omp_set_num_threads(1)  # as a partition sets it
     partitions = {
         name: Partition(RUNG, DIMENSION, PartitionSettings(exact_below=exact_below))
         for name, exact_below in (("exact", size + 1), ("codes", 1))

@@ -12,19 +12,22 @@ def measure_in_turns(
 ) -> dict[str, Sequence[float]]:
     """Seconds of each call, per contender, over ``rounds`` calls; the argument is the round's number.
 
-    Contenders take turns within a round, so that a noisy moment hits all of them.
+    Contenders take turns within a round, so that a noisy moment hits all of them, and another one begins each
+    round, so that nobody always finds the caches and thread pools as its neighbour left them.
     """
     for turn in range(warm_up):
         for call in contenders.values():
             call(turn)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    names = list(contenders)
     collecting = gc.isenabled()
     gc.disable()
     try:
         for turn in range(rounds):
-            for name, call in contenders.items():
+            first = turn % len(names)
+            for name in (*names[first:], *names[:first]):
                 begin = time.perf_counter()
-                call(turn)
+                contenders[name](turn)
                 seconds[name].append(time.perf_counter() - begin)
     finally:
         if collecting:

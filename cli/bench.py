@@ -29,6 +29,11 @@ def reads(
     conversations: Annotated[
         int | None, typer.Option(min=1, help="Replay at most so many conversations.")
     ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Append the figures to this table of results.")] = None,
+    complete_below: Annotated[
+        int | None,
+        typer.Option(min=0, help="Hold rungs of at most so many memories whole; 0 leaves all to prediction."),
+    ] = None,
     speed: Annotated[float, typer.Option(min=0.1, help="How much faster than life people speak.")] = 10.0,
 ) -> None:
     """Replay conversations against a real server behind a slow link, and judge every read."""
@@ -37,8 +42,20 @@ def reads(
     from precall.bench.server_process import ServerDied
     from precall.cli.failure import CommandFailed
 
-    settings = run.ReadsRun(rtt_ms=rtt_ms, speed=speed, max_questions=limit_questions)
+    settings = run.ReadsRun(
+        rtt_ms=rtt_ms,
+        speed=speed,
+        max_questions=limit_questions,
+        server_arguments=() if complete_below is None else ("--complete-below", str(complete_below)),
+    )
     try:
-        run.main(data, settings, json_path=as_json, plot_path=plot, max_conversations=conversations)
+        run.main(
+            data,
+            settings,
+            json_path=as_json,
+            plot_path=plot,
+            csv_path=csv,
+            max_conversations=conversations,
+        )
     except (LocomoFormatError, ServerDied) as error:
         raise CommandFailed(str(error)) from error

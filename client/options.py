@@ -27,6 +27,7 @@ class ClientOptions:
     """Raises ConfigurationError when a value is out of its range.
 
     ``keepalive_time_ms`` must not be shorter than what the server permits, or it hangs up.
+    ``warm_pause_ms``: a partial turn that has stood for so long is embedded before it is asked for.
     ``max_bytes`` bounds one session's cache in bytes as sent (vectors are kept at twice that).
     ``encoder_threads``: a second one gains little on one short query, and on busy cores it doubles the P95.
     """
@@ -39,6 +40,7 @@ class ClientOptions:
     local_encoding: LocalEncoding = LocalEncoding.AUTO
     encoder_threads: int = 1
     encoded_texts: int = 512
+    warm_pause_ms: float = 150.0
     max_items: int = 2048
     max_bytes: int = 16 * 1024 * 1024
     max_pending_observations: int = 256
@@ -62,6 +64,7 @@ class ClientOptions:
             "close_deadline_seconds",
             "encoder_threads",
             "encoded_texts",
+            "warm_pause_ms",
             "max_items",
             "max_bytes",
             "max_pending_observations",

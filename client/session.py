@@ -25,6 +25,7 @@ from precall.client.reports import Reporter
 from precall.client.state import SessionState
 from precall.client.subscription import Subscription
 from precall.client.transport import Transport
+from precall.client.warming import Warming
 from precall.client.watcher import Watcher
 
 
@@ -77,6 +78,7 @@ class AsyncSession:
             circuit=circuit,
             clock=clock,
         )
+        self._warming = Warming(encoders, pause_seconds=options.warm_pause_ms / 1000)
         self._written_version = 0
         self._entered = False
 
@@ -92,6 +94,7 @@ class AsyncSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._entered = False
+        self._warming.close()
         await self._outbox.close()
         await self._reader.close()
         await self._subscription.close()
@@ -146,8 +149,8 @@ class AsyncSession:
         """
         self._check_entered()
         self._outbox.put(observation(self._clock, role, text, partial=partial, turn_id=turn_id, used=used))
-        if role == "user" and self._encoders.encoder is not None and text.strip():
-            self._encoders.encoder.warm(text)  # a read of the very same words comes next, as often as not
+        if role == "user":  # a read of the very same words comes next, as often as not
+            self._warming.observed(text, partial=partial)
 
     async def read(
         self,

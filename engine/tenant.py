@@ -245,16 +245,16 @@ class Tenant:
         self, replay: WriteOutcome | DeleteOutcome, earlier: Collection[asyncio.Task[Any]]
     ) -> None:
         """Wait for what the first call of a request may still be waiting for."""
-        await asyncio.gather(*earlier, return_exceptions=True)
+        if earlier:
+            await asyncio.wait(earlier)  # and not gather, whose cancellation would reach into other calls
         if _took_away(replay):
             await self.wait_for_earlier_leases()
 
     async def _settle(self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]) -> Outcome:
         async with self._writing:
             outcome = await asyncio.to_thread(store)
-            if (
-                outcome.replayed
-            ):  # its change was made long ago; an id it removed may stand for another memory
+            if outcome.replayed:
+                # Its change was made long ago; an id that it removed may stand for another memory now.
                 return outcome
             change = change_of(outcome)
             removed_terms = self._apply(change)

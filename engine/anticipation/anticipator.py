@@ -95,8 +95,12 @@ class Anticipator:
             self._departed.append(session)
         self._forget_expired()
 
+    def acknowledge(self, tenant_id: str, stream_id: str, applied_sequence: int) -> None:
+        """The client has applied every event up to this one; whoever waits for that goes on."""
+        self._stream(tenant_id, stream_id).acknowledge(applied_sequence)
+
     def renew_lease(self, tenant_id: str, stream_id: str, applied_sequence: int) -> float:
-        """Seconds granted; 0 when the client must first apply what it was sent."""
+        """Acknowledge and renew; the seconds granted, 0 when the client must first apply what it was sent."""
         stream = self._stream(tenant_id, stream_id)
         stream.acknowledge(applied_sequence)
         return 0.0 if stream.behind else stream.lease.grant()

@@ -1,16 +1,26 @@
 """Pairs as Qwen3-Reranker reads them, for whichever engine runs the model. Loads no torch."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from precall.engine.encoding.encoder import TokenizedText, TokenUsage
 from precall.engine.encoding.qwen3_architecture import Qwen3Architecture
 from precall.engine.encoding.qwen3_files import find_qwen3
-from precall.engine.encoding.qwen3_prompts import RERANKER_PREFIX, RERANKER_SUFFIX, asked
+from precall.engine.encoding.qwen3_prompts import NO_TOKEN, RERANKER_PREFIX, RERANKER_SUFFIX, YES_TOKEN, asked
 from precall.engine.encoding.qwen3_settings import Qwen3RerankerSettings
 from precall.engine.encoding.qwen3_texts import token_limit
 from precall.engine.encoding.qwen3_tokenizer import Qwen3Tokenizer
 from precall.engine.encoding.reranker import RerankerCard
 from precall.engine.errors import ConfigurationError, InvalidInput, TextTooLong
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTokens:
+    """Ids of the tokens whose probabilities are compared."""
+
+    no: int
+    yes: int
 
 
 class Qwen3Pairs:
@@ -32,14 +42,17 @@ class Qwen3Pairs:
             prompt=RERANKER_PREFIX + asked("{instruction}", "{query}") + "{document}" + RERANKER_SUFFIX,
             instruction=settings.instruction,
         )
-        self.tokenizer = Qwen3Tokenizer(self.files.tokenizer, self.architecture)
-        self._prefix = self.tokenizer.template(RERANKER_PREFIX)
-        self._suffix = self.tokenizer.template(RERANKER_SUFFIX)
-        if self._frame_tokens >= self.card.max_tokens:
+        template = Qwen3Tokenizer(self.files.tokenizer, self.architecture)
+        self.answers = AnswerTokens(no=template.token(NO_TOKEN), yes=template.token(YES_TOKEN))
+        self._prefix, self._suffix = template.ids(RERANKER_PREFIX), template.ids(RERANKER_SUFFIX)
+        prompt_tokens = self._frame_tokens + len(template.ids(asked(settings.instruction, "")))
+        if prompt_tokens >= self.card.max_tokens:
             raise ConfigurationError(
                 f"model max_tokens {self.card.max_tokens} has no room for the reranker's prompt of "
-                f"{self._frame_tokens} tokens"
+                f"{prompt_tokens} tokens"
             )
+        # No document may end its turn and answer in the model's place.
+        self._tokenizer = Qwen3Tokenizer(self.files.tokenizer, self.architecture, reads_special=False)
 
     def tokenize(
         self, query: str, document: str, *, truncate: bool, instruction: str | None = None
@@ -49,7 +62,7 @@ class Qwen3Pairs:
             raise InvalidInput("the query or the document is empty or only white space: leave it out")
         task = instruction if instruction is not None else self.card.instruction
         question = asked(task, query)
-        body = self.tokenizer.plain(question + document)
+        body = self._tokenizer.ids(question + document)
         given, limit = self._frame_tokens + len(body), self.card.max_tokens
         room = limit - self._frame_tokens
         if given > limit:
@@ -60,7 +73,7 @@ class Qwen3Pairs:
                     f"{limit}: shorten the document, or allow truncation",
                     metadata=metadata,
                 )
-            if len(self.tokenizer.plain(question)) >= room:
+            if len(self._tokenizer.ids(question)) >= room:
                 raise TextTooLong(
                     f"the query alone leaves no room for a document within the {limit} tokens of "
                     f"{self.card.name}: shorten the query",

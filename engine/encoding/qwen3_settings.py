@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from precall.engine.encoding.qwen3_prompts import WEB_SEARCH_INSTRUCTION
 from precall.engine.errors import ConfigurationError
 
 EMBEDDING_MODEL = "Qwen/Qwen3-Embedding-0.6B"
 RERANKER_MODEL = "Qwen/Qwen3-Reranker-0.6B"
-
-WEB_SEARCH_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
-"""The task that the model cards of both families take when none is named."""
 
 MINIMUM_DIMENSION = 32
 """The least that the embedding models were trained to be cut to."""

@@ -12,21 +12,22 @@ END_OF_TEXT = "<|endoftext|>"
 class Qwen3Tokenizer:
     """Thread-safe. Neither pads nor truncates."""
 
-    def __init__(self, path: Path, architecture: Qwen3Architecture) -> None:
-        """Raises ``ModelUnavailable`` if the file is damaged or knows more tokens than the model."""
+    def __init__(self, path: Path, architecture: Qwen3Architecture, *, reads_special: bool = True) -> None:
+        """``reads_special=False``: what looks like a special token within a text is only text.
+
+        Raises ``ModelUnavailable`` if the file is damaged or knows more tokens than the model.
+        """
         from tokenizers import Tokenizer
 
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
-            self._plain = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing narrower
             raise ModelUnavailable(
                 f"the tokenizer {path} cannot be loaded: download it again with the model"
             ) from error
-        for tokenizer in (self._tokenizer, self._plain):
-            tokenizer.no_padding()
-            tokenizer.no_truncation()
-        self._plain.encode_special_tokens = True
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = not reads_special
         tokens = self._tokenizer.get_vocab_size(with_added_tokens=True)
         if tokens > architecture.vocabulary:
             raise ModelUnavailable(
@@ -47,23 +48,15 @@ class Qwen3Tokenizer:
 
     def closed(self, text: str) -> list[int]:
         """Ids of a text to embed, ``END_OF_TEXT`` at its end. Raises ``InvalidInput`` for broken Unicode."""
-        return self._encode(text) + self._closing
+        return self._encode(text, add_special_tokens=True) + self._closing
 
-    def template(self, text: str) -> list[int]:
-        """Ids of our own part of a prompt: special tokens count as such, none are added."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+    def ids(self, text: str) -> list[int]:
+        """Ids of a part of a prompt; nothing is added. Raises as ``closed``."""
+        return self._encode(text, add_special_tokens=False)
 
-    def plain(self, text: str) -> list[int]:
-        """Ids of somebody else's part of a prompt: what looks like a special token is just text, so that no
-        document can end its turn and answer in the model's place. Raises as ``closed``.
-        """
-        return self._encode(text, plain=True)
-
-    def _encode(self, text: str, *, plain: bool = False) -> list[int]:
+    def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         try:
-            if plain:
-                return list(self._plain.encode(text, add_special_tokens=False).ids)
-            return list(self._tokenizer.encode(text).ids)
+            return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
         except (UnicodeEncodeError, TypeError) as error:
             raise InvalidInput(
                 "the text is not valid Unicode (it has a lone surrogate): decode it with errors='replace'"

@@ -21,7 +21,10 @@ class Placement:
 
     @property
     def default_pass_tokens(self) -> int:
-        """Tokens of one forward pass. On a processor more would only push activations out of its caches."""
+        """Tokens of one forward pass. Measured on a processor (0.6B shape, 32 texts of 64 tokens, seconds of
+        one core for four layers): 5.0 in passes of 64, 3.5 of 256, 3.4 of 1,024 and of 2,048. A GPU's is
+        not measured yet.
+        """
         return _GPU_PASS_TOKENS if self.on_gpu else _CPU_PASS_TOKENS
 
     @classmethod

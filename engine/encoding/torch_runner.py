@@ -13,6 +13,9 @@ from precall.engine.encoding.torch_attention import PackedTensors
 from precall.engine.encoding.torch_device import Placement
 from precall.engine.errors import InvalidInput, ModelUnavailable
 
+Replay = Callable[[PackedTexts], Tensor | None]
+"""Rows of a pass that was recorded, or None if none of that size was."""
+
 
 class PackedRunner:
     """Thread-safe: one pass at a time. ``forward`` gives a row, float32, for each text of a batch."""
@@ -23,18 +26,19 @@ class PackedRunner:
         placement: Placement,
         *,
         pass_tokens: int | None = None,
-        record_graphs: bool = True,
+        replay: Replay | None = None,
     ) -> None:
-        """On a GPU small passes are recorded first, which takes some seconds, unless told otherwise.
+        """``replay``, where it gives rows, takes the place of ``forward``.
 
-        Raises ``ModelUnavailable`` if the device fails at that.
+        By default a GPU records its small passes now, which takes some seconds, and a processor none. Raises
+        ``ModelUnavailable`` if the device fails at that.
         """
         self._forward = forward
         self._placement = placement
         self._pass_tokens = pass_tokens if pass_tokens is not None else placement.default_pass_tokens
         self._one_at_a_time = threading.Lock()
-        self._replay: Callable[[PackedTexts], Tensor | None] | None = None
-        if placement.on_gpu and record_graphs:
+        self._replay = replay
+        if placement.on_gpu and replay is None:
             self._replay = self._record()
 
     def run(self, texts: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
@@ -73,7 +77,7 @@ class PackedRunner:
             rows = self._forward(PackedTensors.of(buffer, packed))
         return np.asarray(rows.cpu().numpy(), dtype=np.float32)
 
-    def _record(self) -> Callable[[PackedTexts], Tensor | None]:
+    def _record(self) -> Replay:
         from precall.engine.encoding.torch_graphs import GraphedForward
 
         try:

@@ -7,6 +7,8 @@ from precall.engine.encoding.qwen3_files import Qwen3Files
 from precall.engine.encoding.qwen3_settings import Qwen3Settings
 from precall.engine.encoding.vllm_library import VllmLibrary
 from precall.engine.encoding.vllm_settings import VllmSettings
+from precall.engine.encoding.vllm_worker import CacheClearing
+from precall.engine.errors import ConfigurationError
 
 _GPU_PASS_TOKENS = 16_384
 _CPU_PASS_TOKENS = 2_048
@@ -30,12 +32,17 @@ def engine_arguments(
     hf_overrides: dict[str, object],
     share_prefixes: bool,
 ) -> dict[str, object]:
-    """Arguments of ``AsyncEngineArgs``."""
+    """Arguments of ``AsyncEngineArgs``. Raises ``ConfigurationError`` for a cache below ``max_tokens``."""
     default_pass = _GPU_PASS_TOKENS if library.on_gpu else _CPU_PASS_TOKENS
     pass_tokens = settings.pass_tokens if settings.pass_tokens is not None else default_pass
     cache_tokens = vllm_settings.cache_tokens
     if cache_tokens is None:
         cache_tokens = max_tokens + pass_tokens
+    if cache_tokens < max_tokens:
+        raise ConfigurationError(
+            f"vLLM cache_tokens {cache_tokens} cannot hold an input of the model's max_tokens {max_tokens}: "
+            "raise the one or lower the other"
+        )
     dtype = settings.dtype
     if dtype == "auto":
         dtype = "bfloat16" if library.on_gpu else "float32"
@@ -58,6 +65,7 @@ def engine_arguments(
         # The cache has its size already; this is only what vLLM wants to see free before it starts.
         "gpu_memory_utilization": 0.05,
         "enforce_eager": vllm_settings.eager if vllm_settings.eager is not None else not library.on_gpu,
+        "worker_extension_cls": f"{CacheClearing.__module__}.{CacheClearing.__qualname__}",
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
     }

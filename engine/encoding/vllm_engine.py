@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.engine.encoding.vllm_clean_passes import pool_cleanly
 from precall.engine.encoding.vllm_library import VllmLibrary
 from precall.engine.encoding.vllm_process import VllmProcess
 from precall.engine.errors import InvalidInput, ModelUnavailable, PrecallError
@@ -17,15 +18,20 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PooledBatch:
-    """``rows`` is float32, shape ``(n, width)``; the row of a failed prompt is zero and in ``errors``."""
+    """``rows`` is float32, shape ``(n, width)``; the row of a failed prompt is zero and in ``errors``.
+
+    A row that is NaN is so by its own text.
+    """
 
     rows: NDArray[np.float32]
     errors: dict[int, PrecallError]
 
 
 class VllmEngine:
-    """Blocking and thread-safe. When its processes die, the calls that they took along fail, a replacement
-    is started in the background, and calls fail at once with ``ModelUnavailable`` until it is there.
+    """Blocking and thread-safe; calls take turns.
+
+    When its processes die, the calls that they took along fail, a replacement is started in the background,
+    and calls fail at once with ``ModelUnavailable`` until it is there.
     """
 
     def __init__(
@@ -39,6 +45,7 @@ class VllmEngine:
         self._arguments = arguments
         self._width = width
         self._pass_seconds = pass_seconds
+        self._turn = threading.Lock()
         self._guard = threading.Lock()
         self._closed = False
         self._fault = ""
@@ -58,8 +65,15 @@ class VllmEngine:
         """
         if not prompts:
             raise InvalidInput("a batch needs at least one text")
-        process = self._require_process()
-        answers = process.pool(prompts, parameters, salt=salt, seconds=self._pass_seconds)
+        seconds = self._pass_seconds
+        with self._turn:
+            process = self._require_process()
+            answers = pool_cleanly(
+                process,
+                prompts,
+                lambda some: process.pool(some, parameters, salt=salt, seconds=seconds),
+                seconds=seconds,
+            )
         if process.is_dead:
             self._replace(process)
             raise ModelUnavailable(
@@ -81,16 +95,20 @@ class VllmEngine:
         return PooledBatch(rows, errors)
 
     def close(self) -> None:
-        """End the engine and its processes, also those of a start that is under way. Twice is as once."""
+        """End the engine and its processes, after the call and the start that are under way.
+
+        Twice is as once.
+        """
         with self._guard:
             self._closed = True
             replacement = self._replacement
         if replacement is not None:
             replacement.join()
-        with self._guard:
-            process, self._process = self._process, None
-        if process is not None:
-            process.close()
+        with self._turn:
+            with self._guard:
+                process, self._process = self._process, None
+            if process is not None:
+                process.close()
 
     def _require_process(self) -> VllmProcess:
         with self._guard:
@@ -107,10 +125,9 @@ class VllmEngine:
 
     def _replace(self, dead: VllmProcess) -> None:
         with self._guard:
-            if self._process is dead:
+            if self._process is dead and not self._closed:
                 self._process = None
-                if not self._closed:
-                    self._start_replacement(dead)
+                self._start_replacement(dead)
 
     def _start_replacement(self, dead: VllmProcess | None) -> None:
         """Unless one is under way. The guard is held."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from precall.engine.encoding.vllm_plugin import MARK
 from precall.engine.errors import ConfigurationError, ModelUnavailable
 
 _ENVIRONMENT = {
@@ -14,6 +15,7 @@ _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     # A server has threads, and a fork of a process with threads inherits locks that nobody will release.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    MARK: "1",
 }
 
 

@@ -2,17 +2,23 @@
 
 import asyncio
 import itertools
+import logging
 import multiprocessing
 import threading
 from collections.abc import Sequence
 from concurrent.futures import TimeoutError as NoAnswerYet
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.encoding.vllm_library import VllmLibrary
 from precall.engine.errors import ModelUnavailable
+
+_logger = logging.getLogger(__name__)
+
+Answer: TypeAlias = NDArray[np.float32] | Exception
+"""Of one prompt: what was pooled, one-dimensional, or what went wrong."""
 
 _one_start = threading.Lock()
 """Two starts at a time could not tell which child processes are whose."""
@@ -33,7 +39,7 @@ class VllmProcess:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="precall-vllm", daemon=True)
         self._thread.start()
-        self._silent = False
+        self._given_up = False
         self._closing = threading.Lock()
         self._engine: Any = None
         try:
@@ -52,7 +58,7 @@ class VllmProcess:
     def is_dead(self) -> bool:
         """Whether there will be no more answers; closed is dead, too."""
         engine = self._engine
-        return self._silent or engine is None or bool(engine.errored)
+        return self._given_up or engine is None or bool(engine.errored)
 
     def pool(
         self,
@@ -61,8 +67,8 @@ class VllmProcess:
         *,
         salt: str | None,
         seconds: float,
-    ) -> list[NDArray[np.float32] | Exception]:
-        """The pooled output of each prompt, float32, one-dimensional, or what went wrong with it; blocks.
+    ) -> list[Answer]:
+        """The answer to each prompt; blocks.
 
         Only prompts of the same ``salt`` share the keys and values of their common beginning. An engine that
         is silent for ``seconds`` is dead: then every answer is a ``TimeoutError``.
@@ -71,9 +77,27 @@ class VllmProcess:
         try:
             return task.result(seconds)
         except NoAnswerYet as error:
-            self._silent = True
+            self._given_up = True
             task.cancel()
             return [error] * len(prompts)
+
+    @property
+    def cache_blocks(self) -> int:
+        """Blocks of keys and values that texts can have; one is vLLM's own."""
+        return int(self._engine.vllm_config.cache_config.num_gpu_blocks) - 1
+
+    def blocks_of(self, prompt: NDArray[np.int64]) -> int:
+        return -(-len(prompt) // int(self._engine.vllm_config.cache_config.block_size))
+
+    def clear_cache(self, *, seconds: float) -> None:
+        """Zero every key and value; nothing may be running. An engine that cannot do it is dead; blocks."""
+        task = asyncio.run_coroutine_threadsafe(self._clear_cache(), self._loop)
+        try:
+            task.result(seconds)
+        except Exception:  # whatever it was: what the engine computes from now on could be wrong
+            _logger.exception("vLLM's cache could not be cleared")
+            self._given_up = True
+            task.cancel()
 
     def close(self) -> None:
         """End the engine and its processes; blocks for some seconds. Twice is as once."""
@@ -96,9 +120,14 @@ class VllmProcess:
         engine, self._engine = self._engine, None
         engine.shutdown()
 
+    async def _clear_cache(self) -> None:
+        if not await self._engine.reset_prefix_cache():
+            raise RuntimeError("vLLM still uses its cache")
+        await self._engine.collective_rpc("precall_clear_cache")
+
     async def _pool(
         self, prompts: Sequence[NDArray[np.int64]], parameters: dict[str, object], salt: str | None
-    ) -> list[NDArray[np.float32] | Exception]:
+    ) -> list[Answer]:
         answers = await asyncio.gather(
             *(self._pool_one(prompt, parameters, salt) for prompt in prompts), return_exceptions=True
         )
@@ -125,7 +154,7 @@ class VllmProcess:
         self._loop.close()
 
 
-def _require_no_interrupt(answer: NDArray[np.float32] | BaseException) -> NDArray[np.float32] | Exception:
+def _require_no_interrupt(answer: NDArray[np.float32] | BaseException) -> Answer:
     if isinstance(answer, BaseException) and not isinstance(answer, Exception):
         raise answer
     return answer

@@ -81,6 +81,10 @@ class CodeIndex:
 
     def nearest(self, query: NDArray[np.float32], count: int) -> ApproximateCosines:
         """The ``count`` best slots, or all, for one unit query of shape ``(d,)``; at least one is needed."""
+        import faiss
+
+        # A single query takes one thread; waking OpenMP's team for it costs milliseconds when cores are busy.
+        faiss.omp_set_num_threads(1)
         cosines, slots = self._index.search(query.reshape(1, -1), min(count, len(self)))
         return ApproximateCosines(slots[0], cosines[0], np.frombuffer(self._errors, np.float32).copy())
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, TypeVar
@@ -114,6 +114,6 @@ def stage_timings(stages: Iterable[Stage]) -> list[common_pb2.StageTiming]:
 
 def refuse_unsupported(fields: Mapping[str, bool], what: str) -> None:
     """Raises NotSupported naming the first field that was used."""
-    used: Collection[str] = [field for field, is_used in fields.items() if is_used]
-    for field in used:
-        raise NotSupported(f"{what} does not support {field} yet: leave it unset")
+    used = next((field for field, is_used in fields.items() if is_used), None)
+    if used is not None:
+        raise NotSupported(f"{what} does not support {used} yet: leave it unset")

@@ -138,6 +138,8 @@ class AnticipationService(AnticipationServiceServicer):
         stream_id = uuid_text(request.stream_id, "stream_id")
         self._book.require_stream(stream_id, principal.key_id)
         anticipator = self._engine.anticipator
+        # Before anything that may fail: a tenant that is being deleted waits for this word.
+        anticipator.acknowledge(principal.tenant, stream_id, request.applied_sequence)
         tenant = await self._engine.tenant(principal.tenant)
         # First on disk, then granted: a server that restarts must reckon with every lease that was given.
         await tenant.note_lease(anticipator.settings.lease_seconds)

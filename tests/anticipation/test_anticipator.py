@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from precall.engine.anticipation.conversation import Turn, TurnRole
 from precall.engine.anticipation.events import Draining, Invalidation, SessionEnded, StreamOpened
@@ -21,7 +23,7 @@ from precall.engine.memory.ladder import Rung
 from tests.fakes.clock import LoopClock
 from tests.fakes.memories import ACME, DANA, EVE
 from tests.fakes.stream_client import StreamClient
-from tests.fakes.world import World
+from tests.fakes.world import World, embed_words
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 HELLO = Turn(TurnRole.USER, "pune train")
@@ -58,6 +60,12 @@ def connect(
 
 def renew(world: World, stream: Stream, client: StreamClient) -> float:
     return world.anticipator.renew_lease(stream.tenant_id, stream.id, client.applied)
+
+
+async def settle() -> None:
+    """Let everything run that can, without letting time pass."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def time() -> float:
@@ -119,7 +127,7 @@ async def test_a_delete_reaches_the_sessions_that_hold_it_and_no_other(world: Wo
         streams[name] = connect(world, name, session=name, rung=rung)
         renew(world, *streams[name])
     waiting = asyncio.create_task(world.write("t", removed=["d1"]).wait())
-    await asyncio.sleep(0)
+    await settle()
     assert not waiting.done()
     assert not any(isinstance(e.body, Invalidation) for e in streams["eve"][0]._queue)
     assert not any(isinstance(e.body, Invalidation) for e in streams["acme"][0]._queue)
@@ -198,7 +206,7 @@ async def test_a_reconnected_session_answers_for_what_its_earlier_connection_hol
     assert again.lease.remaining == pytest.approx(6.0), "no renewal yet, but the old lease runs"
     session.held.remove("late")  # as if the new connection had not been sent it
     waiting = asyncio.create_task(world.write("t", removed=["late"]).wait())
-    await asyncio.sleep(0)
+    await settle()
     assert not waiting.done()
     fresh = StreamClient("s")
     fresh.drain(again)
@@ -228,9 +236,9 @@ async def test_a_session_opened_elsewhere_while_its_stream_lives_is_ended_there(
     other_stream, other = connect(world, "two")
     renew(world, other_stream, other)
     waiting = asyncio.create_task(world.write("t", removed=["d0"]).wait())
-    await asyncio.sleep(0)
+    await settle()
     other.drain(other_stream)
-    await asyncio.sleep(0)
+    await settle()
     assert not waiting.done(), "the first process may still serve d0"
     client.drain(stream)
     await waiting
@@ -257,7 +265,7 @@ async def test_an_evicted_item_counts_as_held_until_its_eviction_was_applied(wor
     evicted = [i for event in stream._queue for i in getattr(event.body, "evicted_ids", ())]
     assert evicted and set(evicted) <= set(client.items)
     waiting = asyncio.create_task(world.write("t", removed=[evicted[0]]).wait())
-    await asyncio.sleep(0)
+    await settle()
     assert not waiting.done(), "the client has not read its eviction yet"
     client.drain(stream)
     await waiting
@@ -297,7 +305,7 @@ async def test_dropping_a_tenant_waits_for_its_caches_and_leaves_the_others(worl
     world.write("u", [world.memory("m", DANA, "tea")])
     other_stream, other = connect(world, "three", session="other", tenant="u")
     dropping = asyncio.create_task(world.anticipator.drop_tenant("t"))
-    await asyncio.sleep(0)
+    await settle()
     client.drain(stream)
     assert client.ended and not client.items
     await dropping
@@ -330,6 +338,35 @@ async def test_the_end_of_a_session_ends_its_guesses(world: World) -> None:
     sent = stream.sent
     await asyncio.gather(*world.anticipator._prediction._tasks)
     assert stream.sent == sent
+
+
+@scenario
+async def test_a_guess_that_ends_after_the_connection_does_not_forget_what_the_client_holds(
+    world: World,
+) -> None:
+    """Its answer would evict; the client, being gone, will not hear of that and serves on under its lease."""
+    world.write("t", [world.memory(f"x{n}", ACME, f"bridge {n}") for n in range(60)])
+    world.anticipator.settings = AnticipationSettings(complete_below=10, coverages_kept=1, max_items=12)
+    world.anticipator._prediction._predictors[0]._items = 6  # type: ignore[attr-defined]
+    stream, client = connect(world, "one")
+    renew(world, stream, client)
+    observe = world.anticipator.observe
+    observe("t", "s", 1, Turn(TurnRole.USER, "bridge 1"), partial=True)
+    await asyncio.gather(*world.anticipator._prediction._tasks)
+    client.drain(stream)
+    (held, *_) = [memory_id for memory_id in client.items if memory_id.startswith("x")]
+
+    async def slowly(tenant_id: str, text: str) -> NDArray[np.float32]:
+        await asyncio.sleep(0.5)
+        return embed_words(text)
+
+    world.anticipator._prediction._predictors[0]._embed = slowly  # type: ignore[attr-defined]
+    observe("t", "s", 2, Turn(TurnRole.USER, "train 2"), partial=True)
+    await asyncio.sleep(0.1)
+    world.anticipator.close_stream(stream, "gone")
+    await asyncio.gather(*world.anticipator._prediction._tasks)
+    await world.write("t", removed=[held]).wait()
+    assert time() == pytest.approx(10.0)
 
 
 def test_settings_that_cannot_hold_are_refused() -> None:

@@ -182,7 +182,7 @@ def test_a_write_that_found_no_room_voids_the_answer_that_was_under_way(run_on_v
 def test_an_answer_under_way_brings_no_memory_back_that_was_replaced_under_its_id(
     run_on_virtual_clock: Run,
 ) -> None:
-    """Deleted and written anew under the same id while the second of two queries was embedded."""
+    """Deleted and written anew under its id, when there was no room, while the second query was embedded."""
 
     async def scenario() -> None:
         async def slowly(tenant_id: str, text: str) -> NDArray[np.float32]:
@@ -190,22 +190,23 @@ def test_an_answer_under_way_brings_no_memory_back_that_was_replaced_under_its_i
             return embed_words(text)
 
         world = World(LoopClock(), SETTINGS, embed=slowly)
-        fill(world, 60)
+        world.write("t", [world.memory(f"a{n}", ACME, "tea") for n in range(10)])
         world.write("t", [world.memory("secret", ACME, "dog dog dog", importance=1.0)])
         stream = world.anticipator.open_stream("t", "one")
         world.open_session("t", "one", "s", DANA)
         client = StreamClient("s")
-        anticipator = world.anticipator
-        anticipator.observe("t", "s", 1, Turn(USER, "tea"), partial=False)
-        anticipator.observe("t", "s", 2, Turn(USER, "dog"), partial=False)
-        await asyncio.sleep(1.5)  # "dog" is retrieved, the three turns together are not yet
-        world.write("t", removed=["secret"])
-        world.write("t", [world.memory("secret", EVE, "not for Dana")])
+        for number in range(30):
+            world.write("t", [world.memory(f"w{number}", DANA, "tea")])
+        for sequence, text in enumerate(("tea", "dog"), start=1):
+            world.anticipator.observe("t", "s", sequence, Turn(USER, text), partial=False)
+        await asyncio.sleep(1.5)  # "dog" is retrieved, the two turns together are not yet
         world.write("t", removed=["secret"])
         world.write("t", [world.memory("secret", ACME, "a harmless note")])
-        await asyncio.gather(*anticipator._prediction._tasks)
+        world.write("t", removed=["w0"])
+        await asyncio.gather(*world.anticipator._prediction._tasks)
         client.drain(stream)
-        assert client.items["secret"].indexed.memory.text == "a harmless note"
+        pushed = [item.indexed.memory.text for push in client.pushes for item in push.items]
+        assert "dog dog dog" not in pushed
 
     run_on_virtual_clock(scenario())
 

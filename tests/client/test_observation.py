@@ -146,6 +146,6 @@ async def test_what_the_user_says_is_encoded_before_it_is_asked(
         AsyncClient(server.target, api_key="key", options=options, encoder=encoder) as client,
         client.session(SCOPE) as session,
     ):
-        session.observe("user", "so about", partial=True)
+        session.observe("user", "so about that trip")
         session.observe("assistant", "yes?")
-        assert encoder.warmed == ["so about"]
+        assert encoder.warmed == ["so about that trip"]

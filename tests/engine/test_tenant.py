@@ -192,6 +192,29 @@ async def test_concurrent_writers_keep_versions_in_order(engine: Engine, tenant:
     engine.anticipator.check_integrity()
 
 
+async def test_a_write_during_the_loading_of_its_partition_is_not_lost(
+    engine: Engine, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows were read, the partition is not in its place yet, and a write comes."""
+    load, read, go_on = tenant._load, threading.Event(), threading.Event()
+
+    def load_slowly(rung: Rung) -> Any:
+        partition = load(rung)
+        read.set()
+        assert go_on.wait(10)
+        return partition
+
+    monkeypatch.setattr(tenant, "_load", load_slowly)
+    loading = asyncio.create_task(tenant.partitions(DANA))
+    assert await asyncio.to_thread(read.wait, 10)
+    writing = asyncio.create_task(write(tenant, new("a", "pune")))
+    await asyncio.wait([writing], timeout=0.1)
+    go_on.set()
+    await asyncio.gather(loading, writing)
+    assert await found(engine, tenant, "pune") == ["a"]
+    tenant.check_integrity()
+
+
 async def test_a_partition_that_is_loaded_while_others_write_misses_nothing(
     engine: Engine, start_engine: StartEngine
 ) -> None:
@@ -301,12 +324,15 @@ class TestEarlierProcess:
         monkeypatch.setattr(asyncio, "sleep", advance)
         return asleep
 
-    async def restarted(self, engine: Engine, start_engine: StartEngine) -> Tenant:
+    async def let_go(self, engine: Engine) -> None:
         """As after `kill -9`: nothing says goodbye; the files are let go of."""
         for tenant in engine._tenants.values():
             tenant.store.close()
         engine._tenants.clear()
         engine.registry.close()
+
+    async def restarted(self, engine: Engine, start_engine: StartEngine) -> Tenant:
+        await self.let_go(engine)
         return await (await start_engine()).tenant("t")
 
     async def test_a_delete_waits_for_the_leases_of_a_killed_process(
@@ -355,6 +381,16 @@ class TestEarlierProcess:
         again = await (await start_engine()).tenant("t")
         await again.delete(["a"], visible_from=None, request_id=None)
         assert slept == []
+
+    async def test_the_deletion_of_the_tenant_waits_as_well(
+        self, engine: Engine, tenant: Tenant, start_engine: StartEngine, slept: list[float]
+    ) -> None:
+        await write(tenant, new("a", "pune"))
+        await tenant.note_lease(10.0)
+        await self.let_go(engine)
+        again = await start_engine()
+        await again.delete_tenant("t")
+        assert len(slept) == 1 and again.tenant_ids() == ()
 
     async def test_a_lease_is_granted_only_when_its_horizon_is_on_disk(
         self, tenant: Tenant, clock: FakeClock, monkeypatch: pytest.MonkeyPatch

