@@ -1,6 +1,7 @@
 """`precall serve`."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +59,9 @@ def serve(
     On its first start it leaves an admin key in DATA_DIR/admin.key.
     """
     flags = {name: value for name, value in locals().items() if name != "config"}
+    # Before numpy is loaded: its products here are small, and waking a pool of threads for one of them costs
+    # up to 8 ms on busy cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here: the server is heavy, and most commands do not need it.
     import structlog
     import uvloop

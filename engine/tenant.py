@@ -257,7 +257,7 @@ class Tenant:
                 # Its change was made long ago; an id that it removed may stand for another memory now.
                 return outcome
             change = change_of(outcome)
-            removed_terms = self._apply(change)
+            removed_terms = await asyncio.to_thread(self._apply, change)
             self.version = change.version
             confirmation = self._anticipator.announce(replace(change, removed_terms=removed_terms))
         await confirmation.wait()

@@ -26,11 +26,11 @@ _TRAINING_SAMPLE: Final = 5_000
 class PartitionSettings:
     """``exact_below``: with fewer memories every one is scored, and no code is needed or trained."""
 
-    exact_below: int = 2_000
+    exact_below: int = 10_000
 
 
 class Partition:
-    """Vectors, codes and postings of one rung. Thread-safe: every public method takes the partition's lock.
+    """Vectors, codes and postings of one rung. Any number of threads may read while one writes.
 
     Invariants: the codes, when there are any, have the same slots as the memory set; a memory is found by
     every search from the ``apply`` that adds it to the one that removes it, and by none after.
@@ -76,7 +76,7 @@ class Partition:
                 self._memories[memory_id] = indexed.memory
             if self._codes is not None and batch:
                 self._codes.add(np.stack([indexed.vector for indexed in batch]))
-            self._adapt()
+        self._adapt()
 
     def _remove(self, memory_ids: Sequence[str]) -> None:
         if memory_ids and len(memory_ids) == len(self._memories):
@@ -158,11 +158,14 @@ class Partition:
         else:
             due = self._codes.added >= self._trained_on * (1 + _RETRAIN_TURNOVER)
         if due and size:
-            self._set.halve()
+            # Outside the lock: only the writer, who is here, changes what this reads, and readers go on.
             vectors = self._set.vectors
             sample = np.linspace(0, size - 1, min(size, _TRAINING_SAMPLE)).astype(np.int64)
-            self._codes = CodeIndex(quantizer.train(vectors[sample]))
-            self._codes.add(vectors)
+            codes = CodeIndex(quantizer.train(vectors[sample]))
+            codes.add(vectors)
+            with self._lock:
+                self._set.halve()
+                self._codes = codes
             self._trained_on = size
 
 
