@@ -167,8 +167,8 @@ class Anticipator:
         if sequence <= session.sequence:
             return False
         session.sequence, session.observed_at = sequence, self._clock.wall()
-        session.conversation.observe(turn, partial=partial)
-        if not session.wholly_complete:
+        said_more = session.conversation.observe(turn, partial=partial)
+        if said_more and not session.wholly_complete:
             self._prediction.request(session)
         return True
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from precall.scoring.terms import analyze
+
 
 class TurnRole(Enum):
     USER = "user"
@@ -24,14 +26,20 @@ class Conversation:
     def __init__(self, turns_kept: int) -> None:
         self._turns: deque[Turn] = deque(maxlen=turns_kept)
         self._partial: Turn | None = None
+        self._partial_terms: set[str] = set()
 
-    def observe(self, turn: Turn, *, partial: bool) -> None:
-        """A partial turn replaces the previous partial; a final one ends it."""
-        if partial:
-            self._partial = turn
-        else:
-            self._partial = None
+    def observe(self, turn: Turn, *, partial: bool) -> bool:
+        """A partial turn replaces the previous partial; a final one ends it.
+
+        Returns whether there is something new to predict from: a partial that added nothing but grammar to
+        the one before retrieves what that one did.
+        """
+        terms = set(analyze(turn.text))
+        said_more = not partial or self._partial is None or terms != self._partial_terms
+        self._partial, self._partial_terms = (turn, terms) if partial else (None, set())
+        if not partial:
             self._turns.append(turn)
+        return said_more
 
     @property
     def latest(self) -> Turn | None:

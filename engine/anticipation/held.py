@@ -65,20 +65,26 @@ class HeldSet:
         self._lasting.update(indexed.memory.id for indexed in memories)
         return added
 
-    def add_answer(self, coverage_id: int, memories: Sequence[IndexedMemory]) -> Difference:
-        """Hold what answers a query, in place of the oldest answers where the budget asks for it."""
+    def add_answer(
+        self, coverage_id: int, memory_ids: Collection[str], new: Sequence[IndexedMemory]
+    ) -> Difference:
+        """Hold what answers a query, in place of the oldest answers where the budget asks for it.
+
+        ``memory_ids``: all that the query found. ``new``: those of them that are not held, best first.
+        """
+        answer = frozenset(memory_ids)
         retired: list[int] = []
         evicted: list[str] = []
-        while self._coverages and (len(self._coverages) >= self._coverages_kept or not self.fits(memories)):
+        while self._coverages and (len(self._coverages) >= self._coverages_kept or not self.fits(new)):
             retired.append(self._retire_oldest())
-            evicted += self._evict_unreasoned(keep=memories)
-        evicted += self._evict_unreasoned(keep=memories)
-        fitting = list(memories)
+            evicted += self._evict_unreasoned(keep=answer)
+        evicted += self._evict_unreasoned(keep=answer)
+        fitting = list(new)
         while fitting and not self.fits(fitting):
             fitting.pop()
         added = [indexed for indexed in fitting if self._hold(indexed)]
-        if len(fitting) == len(memories):
-            self._coverages[coverage_id] = frozenset(indexed.memory.id for indexed in memories)
+        if len(fitting) == len(new):
+            self._coverages[coverage_id] = answer
         return Difference(added, evicted, retired)
 
     def covers(self, coverage_id: int) -> bool:
@@ -112,8 +118,8 @@ class HeldSet:
         coverage_id, _ = self._coverages.popitem(last=False)
         return coverage_id
 
-    def _evict_unreasoned(self, *, keep: Sequence[IndexedMemory]) -> list[str]:
-        reasons = self._lasting.union({indexed.memory.id for indexed in keep}, *self._coverages.values())
+    def _evict_unreasoned(self, *, keep: Collection[str]) -> list[str]:
+        reasons = self._lasting.union(keep, *self._coverages.values())
         evicted = [memory_id for memory_id in self._sizes if memory_id not in reasons]
         for memory_id in evicted:
             self._bytes -= self._sizes.pop(memory_id)
@@ -129,10 +135,14 @@ class HeldSet:
 
 def size_of(indexed: IndexedMemory) -> int:
     """Bytes that an item takes in a client's process, about."""
-    memory = indexed.memory
+    memory, source = indexed.memory, indexed.memory.source
+    words = (
+        memory.text, memory.key, source.conversation_id, source.turn_id, source.uri,
+        *source.memory_ids, *memory.questions,
+    )  # fmt: skip
     return (
         ITEM_OVERHEAD_BYTES
-        + len(memory.text.encode())
+        + sum(len(text.encode()) for text in words)
         + indexed.vector.nbytes * 2  # float32 in the cache
         + sum(len(term) + 12 for term in indexed.impacts)
         + sum(len(key) + len(value) for key, value in memory.metadata.items())

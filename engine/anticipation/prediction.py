@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from precall.engine.anticipation.events import Push
 from precall.engine.anticipation.observer import AnticipationObserver
-from precall.engine.anticipation.predictor import Predictor, Proposal, Situation
+from precall.engine.anticipation.predictor import Predictor, Situation
 from precall.engine.anticipation.session import Session
 from precall.engine.clock import Clock
 from precall.engine.errors import PrecallError
@@ -71,17 +71,9 @@ class Prediction:
             return
         for proposal in proposals:
             pushes = session.answer_push(
-                _without_removed(proposal, session),
+                proposal,
                 caused_at=caused_at,
                 caused_by_sequence=caused_by_sequence,
                 part_items=self._part_items,
             )
             self._send(session, pushes)
-
-
-def _without_removed(proposal: Proposal, session: Session) -> Proposal:
-    """Leave out what a write has removed since; what a later one removes will be found among what is held."""
-    memories = [
-        m for m in proposal.memories if any(p.memory(m.memory.id) is m.memory for p in session.partitions)
-    ]
-    return Proposal(proposal.predictor, memories, proposal.version, proposal.query)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from precall.engine.anticipation.conversation import Conversation
 from precall.engine.index.partition import Partition
-from precall.engine.memory.memory import IndexedMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Proposal:
     """Memories worth holding, best first, by whom, as of which version, and for which query."""
 
     predictor: str
-    memories: Sequence[IndexedMemory]
+    memory_ids: Sequence[str]
     version: int
     query: AnsweredQuery
 

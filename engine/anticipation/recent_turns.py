@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from precall.engine.anticipation.predictor import AnsweredQuery, Proposal, Situation
 from precall.engine.clock import Clock
-from precall.engine.index.partition import find_indexed
 from precall.engine.retrieval.query import Query
 from precall.engine.retrieval.search import search
 from precall.scoring.terms import analyze
@@ -49,11 +48,10 @@ class RecentTurns:
         # What may be served only later is sent now: the floor must still be true then.
         query = Query(vector, terms, self._clock.wall(), limit=self._items, include_upcoming=True)
         hits = await search(situation.partitions, query)
-        indexed = [find_indexed(situation.partitions, hit.memory.id) for hit in hits]
         floor = hits[-1].score.total if len(hits) == self._items else _EVERYTHING_SENT
         return Proposal(
             predictor=self.name,
-            memories=[memory for memory in indexed if memory is not None],
+            memory_ids=[hit.memory.id for hit in hits],
             version=situation.version,
             query=AnsweredQuery(vector, frozenset(terms), floor),
         )

@@ -8,7 +8,7 @@ from precall.engine.anticipation.events import Push, PushedCoverage, PushedMemor
 from precall.engine.anticipation.held import HeldSet
 from precall.engine.anticipation.predictor import Proposal
 from precall.engine.anticipation.stream import NEVER, Stream
-from precall.engine.index.partition import Partition
+from precall.engine.index.partition import Partition, find_indexed
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import IndexedMemory
 
@@ -91,7 +91,11 @@ class Session:
         """The difference that a proposal makes, with the claim that it allows."""
         self.last_coverage_id += 1
         coverage_id = self.last_coverage_id
-        difference = self.held.add_answer(coverage_id, proposal.memories)
+        # What a write removed since is in no partition any more; what a later one removes is among the held.
+        standing = [i for i in proposal.memory_ids if any(i in p for p in self.partitions)]
+        found = [find_indexed(self.partitions, i) for i in standing if i not in self.held]
+        new = [indexed for indexed in found if indexed is not None]
+        difference = self.held.add_answer(coverage_id, standing, new)
         query = proposal.query
         coverage = (
             PushedCoverage(

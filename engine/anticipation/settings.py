@@ -7,7 +7,9 @@ from precall.engine.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class AnticipationSettings:
-    """Times in seconds. ``push_part_items``: taking an item costs an agent's event loop some 60 µs. A session's own limits may be tighter than ``max_items`` and ``max_bytes``.
+    """Times in seconds. A session's own limits may be tighter than ``max_items`` and ``max_bytes``.
+
+    ``push_part_items``: taking an item costs an agent's event loop some 60 µs, so 40 of them cost 2.4 ms.
 
     ``lease_seconds`` bounds two things at once: how long a cache answers through an outage, and how long a
     strict delete waits for a client that vanished.

@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from precall.engine.anticipation.held import HeldSet, size_of
-from precall.engine.memory.memory import IndexedMemory
+from precall.engine.anticipation.held import Difference, HeldSet, size_of
+from precall.engine.memory.memory import IndexedMemory, Source
 from tests.fakes.memories import indexed
 
 VECTOR = np.eye(8)[0]
@@ -21,19 +21,25 @@ def names(memories: list[IndexedMemory]) -> list[str]:
     return [each.memory.id for each in memories]
 
 
+def answer(cache: HeldSet, coverage_id: int, batch: list[IndexedMemory]) -> Difference:
+    """What a query found, offered as a session offers it: with the content of what is not held."""
+    new = [each for each in batch if each.memory.id not in cache]
+    return cache.add_answer(coverage_id, names(batch), new)
+
+
 def test_an_answer_is_held_and_covered() -> None:
     cache = held()
-    difference = cache.add_answer(1, POOL[:4])
+    difference = answer(cache, 1, POOL[:4])
     assert names(list(difference.added)) == ["m0", "m1", "m2", "m3"]
     assert not difference.evicted_ids and not difference.retired_coverage_ids
     assert cache.covers(1) and not cache.covers(2)
-    assert names(list(cache.add_answer(2, POOL[2:6]).added)) == ["m4", "m5"]
+    assert names(list(answer(cache, 2, POOL[2:6]).added)) == ["m4", "m5"]
 
 
 def test_the_oldest_answer_makes_room_and_takes_its_claim_with_it() -> None:
     cache = held(items=6)
-    cache.add_answer(1, POOL[:4])
-    difference = cache.add_answer(2, POOL[3:8])
+    answer(cache, 1, POOL[:4])
+    difference = answer(cache, 2, POOL[3:8])
     assert list(difference.retired_coverage_ids) == [1]
     assert sorted(difference.evicted_ids) == ["m0", "m1", "m2"]
     assert cache.covers(2) and not cache.covers(1) and len(cache) == 5
@@ -42,9 +48,9 @@ def test_the_oldest_answer_makes_room_and_takes_its_claim_with_it() -> None:
 def test_an_item_with_another_reason_stays() -> None:
     cache = held(items=8, coverages=2)
     cache.add_lasting(POOL[:1])
-    cache.add_answer(1, POOL[:3])
-    cache.add_answer(2, POOL[2:4])
-    difference = cache.add_answer(3, POOL[4:6])
+    answer(cache, 1, POOL[:3])
+    answer(cache, 2, POOL[2:4])
+    difference = answer(cache, 3, POOL[4:6])
     assert list(difference.retired_coverage_ids) == [1]
     assert list(difference.evicted_ids) == ["m1"]
 
@@ -52,7 +58,7 @@ def test_an_item_with_another_reason_stays() -> None:
 def test_an_answer_that_does_not_fit_is_cut_and_claims_nothing() -> None:
     cache = held(items=5)
     cache.add_lasting(POOL[:3])
-    difference = cache.add_answer(1, POOL[5:9])
+    difference = answer(cache, 1, POOL[5:9])
     assert names(list(difference.added)) == ["m5", "m6"], "the best first"
     assert not cache.covers(1)
 
@@ -61,14 +67,14 @@ def test_the_budget_counts_bytes_too() -> None:
     room = sum(size_of(each) for each in POOL[:3])
     cache = HeldSet(max_items=99, max_bytes=room, coverages_kept=3)
     assert cache.fits(POOL[:3]) and not cache.fits(POOL[:4])
-    cache.add_answer(1, POOL[:3])
+    answer(cache, 1, POOL[:3])
     assert cache.bytes == room
     assert cache.fits(POOL[:3]), "what is held needs no room"
 
 
 def test_an_invalidated_item_is_forgotten_and_claims_stay() -> None:
     cache = held()
-    cache.add_answer(1, POOL[:3])
+    answer(cache, 1, POOL[:3])
     assert cache.remove("m1") and not cache.remove("m1")
     assert "m1" not in cache and cache.covers(1)
     cache.check_integrity()
@@ -91,7 +97,7 @@ class HeldSetMachine(RuleBasedStateMachine):
     @rule(batch=batches)
     def answer(self, batch: list[IndexedMemory]) -> None:
         self.serial += 1
-        difference = self.cache.add_answer(self.serial, batch)
+        difference = answer(self.cache, self.serial, batch)
         assert not set(difference.evicted_ids) & set(names(list(difference.added)))
         self.client -= set(difference.evicted_ids)
         assert not self.client & set(names(list(difference.added))), "sent twice"
@@ -131,3 +137,11 @@ class HeldSetMachine(RuleBasedStateMachine):
 
 TestHeldSetMachine = HeldSetMachine.TestCase
 TestHeldSetMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_every_word_that_is_pushed_counts() -> None:
+    """Else a session's budget of bytes is no bound on what its client holds."""
+    bare = size_of(indexed("m", vector=VECTOR))
+    source = Source("c" * 100, "t" * 100, "u" * 100, ("i" * 36,))
+    full = indexed("m", vector=VECTOR, questions=("q" * 1_000,) * 2, key="k" * 100, source=source)
+    assert size_of(full) == bare + 2_000 + 100 + 300 + 36

@@ -138,7 +138,7 @@ async def test_an_answer_pushes_what_is_missing_with_its_claim(world: World) -> 
     assert {item.predictor for item in connected.client.items.values()} == {"recent_turns"}
     last = connected.client.pushes[-1]
     assert last.caused_by_sequence == 1 and last.caused_at == world.clock.wall()
-    await connected.say("pune train", 2, partial=True)
+    await connected.say("pune train", 2)
     assert not connected.client.pushes[-1].items, "nothing is sent twice"
 
 
