@@ -5,7 +5,7 @@ DATA ?= ../shared/data/locomo
 RTT_MS ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check proto bench env-report clean
+.PHONY: help setup demo test test-vllm check proto bench env-report clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -22,6 +22,13 @@ help: ## This list
 	.venv-proto/bin/python -P -m pip install -q --disable-pip-version-check -r tools/proto-requirements.txt
 	touch $@
 
+.venv-vllm/.installed: tools/vllm-requirements.txt pyproject.toml
+	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -P -m pip install -q --disable-pip-version-check -r tools/vllm-requirements.txt
+	.venv-vllm/bin/python -P -m pip uninstall -q -y torchvision torchaudio torchcodec
+	.venv-vllm/bin/python -P -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
 setup: .venv/.installed ## Create .venv with everything
 
 demo: .venv/.installed ## The main job on a short conversation; fails if a read at P75 takes 15 ms or more
@@ -29,6 +36,9 @@ demo: .venv/.installed ## The main job on a short conversation; fails if a read 
 
 test: .venv/.installed .venv-proto/.installed ## Every test
 	$(BIN)/pytest
+
+test-vllm: .venv-vllm/.installed ## The tests that need vLLM, on its build for processors; minutes
+	.venv-vllm/bin/pytest tests/vllm
 
 check: .venv/.installed .venv-proto/.installed ## Lint, format, types, stubs
 	$(BIN)/ruff check
@@ -50,4 +60,4 @@ env-report: .venv/.installed ## The machine and the versions that a measurement 
 	$(BIN)/python -P -m precall.bench.machine
 
 clean: ## Remove what was built; keeps nothing but the sources
-	rm -rf .venv .venv-proto build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-proto .venv-vllm build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

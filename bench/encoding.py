@@ -3,6 +3,7 @@
 Run it with ``python -P -m precall.bench.encoding``; it prints a JSON object.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.bench.results import Measurement, append_results
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.encoding.loading import load_default_encoder
 from precall.engine.encoding.minilm import CARD, find_minilm
@@ -57,6 +59,28 @@ class EncodingReport:
     single_ratio_to_transformers: float
     batch_ratio_to_transformers: float
     least_cosine: float
+
+    def measurements(self) -> list[Measurement]:
+        """Rows for the table of results."""
+        single, batch = self.ours.single_p50_ms, self.ours.texts_a_second
+        return [
+            Measurement("encoding", "8 words", "p50", single, "ms", "torch", self.single_ratio_to_torch),
+            Measurement(
+                "encoding", "8 words", "p50", single, "ms", "transformers", self.single_ratio_to_transformers
+            ),
+            Measurement(
+                "encoding", "mixed lengths", "rate", batch, "texts/s", "torch", self.batch_ratio_to_torch
+            ),
+            Measurement(
+                "encoding",
+                "mixed lengths",
+                "rate",
+                batch,
+                "texts/s",
+                "transformers",
+                self.batch_ratio_to_transformers,
+            ),
+        ]
 
 
 def measure_encoding(
@@ -199,7 +223,13 @@ def _pooled(model: Any, token_ids: Any, mask: Any) -> NDArray[np.float32]:
 
 
 def main() -> None:
-    print(json.dumps(asdict(measure_encoding()), indent=2))
+    parser = argparse.ArgumentParser(description="Measure the default encoder beside torch and transformers.")
+    parser.add_argument("--csv", type=Path, help="append the figures to this table of results")
+    arguments = parser.parse_args()
+    report = measure_encoding()
+    print(json.dumps(asdict(report), indent=2))
+    if arguments.csv is not None:
+        append_results(arguments.csv, report.measurements())
 
 
 if __name__ == "__main__":

@@ -58,12 +58,14 @@ def require_admin_key(api_key: str | None, data_dir: Path) -> str:
         return api_key
     path = data_dir / "admin.key"
     try:
-        found = path.read_text().strip()
+        found = path.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise CommandFailed(
             f"an admin key is needed: pass --api-key, or --data-dir of a server on this machine "
             f"({path}: {error.strerror})"
         ) from error
+    except UnicodeDecodeError as error:
+        raise CommandFailed(f"{path} holds no key (it is no text): pass --api-key") from error
     if not found:
         raise CommandFailed(f"{path} is empty: pass --api-key")
     return found

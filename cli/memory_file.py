@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from precall.cli.failure import CommandFailed
-from precall.client import MemoryDraft, MemorySource
+from precall.cli.line_checks import LineChecks
+from precall.client import InvalidInput, MemoryDraft, MemorySource
+from precall.engine import errors as engine_errors
 
 MAX_FAULTS_SHOWN = 20
 
@@ -29,14 +32,14 @@ class SourceFields(BaseModel):
 
 
 class MemoryFields(BaseModel):
-    """What a line may hold. Moments are ISO 8601 with a time zone."""
+    """What a line may hold; how much of it is for ``LineChecks``. Moments are ISO 8601 with a time zone."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    text: str = Field(max_length=100_000)
+    text: str
     scope: dict[str, str] | None = None
     kind: Literal["fact", "preference", "episode", "emotion", "event", "document"] = "fact"
-    key: str = Field("", max_length=512)
+    key: str = ""
     id: str = ""
     confidence: Share | None = None
     importance: Share | None = None
@@ -46,8 +49,8 @@ class MemoryFields(BaseModel):
     valid_until: Annotated[AwareDatetime | None, Field(strict=False)] = None
     expires_at: Annotated[AwareDatetime | None, Field(strict=False)] = None
     source: SourceFields = SourceFields()
-    questions: list[str] = Field(default=[], max_length=32)
-    metadata: dict[str, str] = Field(default={}, max_length=64)
+    questions: list[str] = []
+    metadata: dict[str, str] = {}
     pinned: bool = False
 
     @field_validator("text")
@@ -55,6 +58,8 @@ class MemoryFields(BaseModel):
     def _has_content(cls, text: str) -> str:
         if not text.strip():
             raise ValueError("is empty")
+        if all(map(_is_invisible, text)):
+            raise ValueError("holds only invisible characters")
         return text
 
     def draft(self, memory_id: str) -> MemoryDraft:
@@ -94,6 +99,7 @@ def read_memory_file(path: Path, default_scope: Mapping[str, str]) -> Sequence[M
     lines: list[MemoryLine] = []
     faults: list[str] = []
     seen: dict[str, int] = {}
+    checks = LineChecks()
     for number, text in _numbered(content):
         try:
             fields = MemoryFields.model_validate_json(text)
@@ -103,6 +109,11 @@ def read_memory_file(path: Path, default_scope: Mapping[str, str]) -> Sequence[M
         scope = fields.scope if fields.scope is not None else default_scope
         if not scope:
             faults.append(f"line {number}: it names no scope, and there is no --scope")
+            continue
+        try:
+            checks.check(number, scope, fields.draft(""))
+        except (InvalidInput, engine_errors.InvalidInput) as error:
+            faults.append(f"line {number}: {error.message}")
             continue
         content_digest = _digest(scope, fields)
         seen[content_digest] = repetition = seen.get(content_digest, 0) + 1
@@ -114,6 +125,11 @@ def read_memory_file(path: Path, default_scope: Mapping[str, str]) -> Sequence[M
     if not lines:
         raise CommandFailed(f"{path} holds no memories")
     return lines
+
+
+def _is_invisible(character: str) -> bool:
+    """White space, a control or format character, or a mark that stands on another character."""
+    return unicodedata.category(character)[0] in "ZC" or unicodedata.category(character) == "Mn"
 
 
 def _numbered(content: str) -> Iterator[tuple[int, str]]:

@@ -23,7 +23,14 @@ def parse_scope(levels: Sequence[str] | None, option: str = "--scope") -> dict[s
         name, equals, value = level.partition("=")
         if not (name and equals and value):
             raise typer.BadParameter(f"{level!r} is not LEVEL=VALUE, e.g. user=dana", param_hint=option)
+        if not _is_well_formed(level):
+            raise typer.BadParameter(f"{level!r} is not valid UTF-8", param_hint=option)
         if name in scope:
             raise typer.BadParameter(f"the level {name!r} is given twice", param_hint=option)
         scope[name] = value
     return scope
+
+
+def _is_well_formed(argument: str) -> bool:
+    """Bytes that are no text arrive as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in argument)

@@ -39,11 +39,15 @@ def _search(
     target: str, api_key: str, text: str, levels: dict[str, str], *, limit: int, truncate: bool
 ) -> "retrieval_pb2.SearchResponse":
     # Imported here: gRPC takes longer to load than --help may take.
+    from precall.client import arguments, convert
     from precall.client.methods import SEARCH
-    from precall.proto import common_pb2, retrieval_pb2
+    from precall.proto import retrieval_pb2
 
     request = retrieval_pb2.SearchRequest(
-        scope=common_pb2.Scope(levels=levels), query=text, limit=limit, truncate=truncate
+        scope=convert.scope_to_wire(levels),
+        query=arguments.text(text, "the text"),
+        limit=limit,
+        truncate=truncate,
     )
     return call_server(
         target,

@@ -23,7 +23,28 @@ def serve(
     metrics_port: Annotated[
         int | None, Flag(help="Port of metrics and health over HTTP (default 9464).")
     ] = None,
-    model: Annotated[str | None, Flag(help="`minilm`, or a folder of its files (default minilm).")] = None,
+    model: Annotated[
+        str | None,
+        Flag(help="`minilm`, a hub name like Qwen/Qwen3-Embedding-0.6B, or a folder (default minilm)."),
+    ] = None,
+    runtime: Annotated[
+        str | None, Flag(help="auto, onnx (MiniLM), torch or vllm (Qwen3) (default auto).")
+    ] = None,
+    dimension: Annotated[
+        int | None, Flag(help="Cut vectors to this length; Qwen3 only (default the model's).")
+    ] = None,
+    query_task: Annotated[
+        str | None, Flag(help="What queries are for, in a sentence; Qwen3 only (default web search).")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, Flag(help="Longest text in tokens; Qwen3 only (default the model's).")
+    ] = None,
+    reranker: Annotated[
+        str | None, Flag(help="A hub name like Qwen/Qwen3-Reranker-0.6B, or a folder (default none).")
+    ] = None,
+    reranker_max_tokens: Annotated[
+        int | None, Flag(help="Longest prompt of the reranker in tokens (default 8192).")
+    ] = None,
     threads: Annotated[int | None, Flag(help="Threads of a forward pass (default by processors).")] = None,
     cache_dir: Annotated[Path | None, Flag(help="Folder of exported models (default user cache).")] = None,
     heartbeat_seconds: Annotated[

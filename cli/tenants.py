@@ -102,7 +102,7 @@ def delete(
 ) -> None:
     """Destroy a tenant with all its memories and keys. There is no way back."""
     if not yes:
-        typer.confirm(f"Destroy tenant {tenant} with all its memories and keys?", abort=True)
+        typer.confirm(f"Destroy tenant {tenant!r} with all its memories and keys?", abort=True)
     key = require_admin_key(api_key, data_dir)
     administer(target, key, lambda admin: admin.delete_tenant(tenant))
     typer.echo(f"destroyed tenant {tenant}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from precall.client import convert
+from precall.client import arguments, convert
 from precall.client.errors import InvalidInput
 from precall.client.methods import (
     CREATE_KEY,
@@ -68,7 +68,9 @@ class Admin:
         """``ladder``: level names from the top, fixed for the tenant's life; empty: customer, user."""
         response = await self._transport.call(
             CREATE_TENANT,
-            admin_pb2.CreateTenantRequest(id=tenant_id, ladder=ladder),
+            admin_pb2.CreateTenantRequest(
+                id=arguments.text(tenant_id, "tenant_id"), ladder=arguments.texts(ladder, "ladder")
+            ),
             deadline_seconds=self._deadline_seconds,
             retry=False,
         )
@@ -76,7 +78,9 @@ class Admin:
 
     async def get_tenant(self, tenant_id: str) -> Tenant:
         response = await self._transport.call(
-            GET_TENANT, admin_pb2.GetTenantRequest(id=tenant_id), deadline_seconds=self._deadline_seconds
+            GET_TENANT,
+            admin_pb2.GetTenantRequest(id=arguments.text(tenant_id, "tenant_id")),
+            deadline_seconds=self._deadline_seconds,
         )
         return _tenant(response)
 
@@ -99,7 +103,7 @@ class Admin:
         """Destroys the tenant with all its memories and keys."""
         await self._transport.call(
             DELETE_TENANT,
-            admin_pb2.DeleteTenantRequest(id=tenant_id),
+            admin_pb2.DeleteTenantRequest(id=arguments.text(tenant_id, "tenant_id")),
             deadline_seconds=self._deadline_seconds,
         )
 
@@ -115,7 +119,9 @@ class Admin:
         if role not in KEY_ROLES:
             raise InvalidInput(f"role {role!r} is unknown, use one of {', '.join(KEY_ROLES)}")
         request = admin_pb2.CreateKeyRequest(
-            tenant_id=tenant_id, role=f"KEY_ROLE_{role.upper()}", label=label
+            tenant_id=arguments.text(tenant_id, "tenant_id"),
+            role=f"KEY_ROLE_{role.upper()}",
+            label=arguments.text(label, "label"),
         )
         if pinned_scope is not None:
             request.pinned_scope.CopyFrom(convert.scope_to_wire(pinned_scope))
@@ -127,14 +133,16 @@ class Admin:
     async def list_keys(self, tenant_id: str) -> tuple[Key, ...]:
         response = await self._transport.call(
             LIST_KEYS,
-            admin_pb2.ListKeysRequest(tenant_id=tenant_id),
+            admin_pb2.ListKeysRequest(tenant_id=arguments.text(tenant_id, "tenant_id")),
             deadline_seconds=self._deadline_seconds,
         )
         return tuple(_key(message) for message in response.keys)
 
     async def revoke_key(self, key_id: str) -> Key:
         response = await self._transport.call(
-            REVOKE_KEY, admin_pb2.RevokeKeyRequest(id=key_id), deadline_seconds=self._deadline_seconds
+            REVOKE_KEY,
+            admin_pb2.RevokeKeyRequest(id=arguments.text(key_id, "key_id")),
+            deadline_seconds=self._deadline_seconds,
         )
         return _key(response.key)
 

@@ -27,7 +27,8 @@ class AsyncClient:
 
     target: "host:port" or "http://…" without TLS, "https://…" with the system's certificates; ``tls`` gives
     others.  encoder: embeds queries instead of the server's own published encoder.  Entering does not fail
-    while the server is away; it raises ExtraMissing when local encoding is required and not installed.
+    while the server is away; it raises ExtraMissing when local encoding is required and not installed. A
+    client is entered once.
     """
 
     def __init__(
@@ -51,24 +52,25 @@ class AsyncClient:
         self._memories = Memories(self._transport, self._options)
         self._admin = Admin(self._transport, self._options)
         self._entered = False
+        self._open = False
 
     def __repr__(self) -> str:
         return f"AsyncClient({self._target!r})"
 
     async def __aenter__(self) -> Self:
         if self._entered:
-            raise ClientClosed("the client is open already")
+            raise ClientClosed("a client is entered once: make another one")
         self._encoders.start()
         self._transport.open()
         self._watcher.start()
         self._reporter.start()
-        self._entered = True
+        self._entered = self._open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered = False
+        self._open = False
         await self._encoders.close()
         await self._reporter.close()
         await self._watcher.close()
@@ -89,7 +91,7 @@ class AsyncClient:
 
         Raises InvalidScope for an empty scope, InvalidInput for a conversation id that is no UUID.
         """
-        if not self._entered:
+        if not self._open:
             raise ClientClosed("the client is not open: use it inside `async with`")
         return AsyncSession(
             scope,

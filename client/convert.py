@@ -1,6 +1,6 @@
 """Between the wire's messages and the client's own types."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from numpy.typing import NDArray
 
+from precall.client import arguments
 from precall.client.errors import InvalidInput, InvalidScope
 from precall.client.memory import MEMORY_KINDS, Memory, MemoryDraft, MemorySource
 from precall.client.read import ReadItem, ScoreParts, SearchResult
@@ -31,11 +32,15 @@ _STATE_FROM_WIRE: Final = {
 
 def scope_to_wire(scope: Mapping[str, str]) -> common_pb2.Scope:
     """Raises InvalidScope when the scope is empty or holds anything but non-empty strings."""
+    if not isinstance(scope, Mapping):
+        raise InvalidScope(f"the scope must map levels to values, it is {type(scope).__name__}")
     if not scope:
         raise InvalidScope('the scope is empty: name its levels, e.g. {"customer": "acme", "user": "dana"}')
     for level, value in scope.items():
         if not _is_filled_text(level) or not _is_filled_text(value):
-            raise InvalidScope(f"level {level!r} has the value {value!r}: both must be non-empty strings")
+            raise InvalidScope(
+                f"level {level!r} has the value {value!r}: both must be non-empty, well-formed strings"
+            )
     return common_pb2.Scope(levels=dict(scope))
 
 
@@ -70,32 +75,44 @@ def memory_from_wire(memory: common_pb2.Memory) -> Memory:
     )
 
 
+def drafts_to_wire(drafts: Sequence[MemoryDraft], scope: common_pb2.Scope) -> list[common_pb2.MemoryInput]:
+    """Raises InvalidInput as ``draft_to_wire`` does, and says which draft it is when there are several."""
+    made: list[common_pb2.MemoryInput] = []
+    for position, draft in enumerate(drafts):
+        try:
+            made.append(draft_to_wire(draft, scope))
+        except InvalidInput as error:
+            if len(drafts) == 1:
+                raise
+            raise InvalidInput(f"memory {position}: {error.message}") from error
+    return made
+
+
 def draft_to_wire(draft: MemoryDraft, scope: common_pb2.Scope) -> common_pb2.MemoryInput:
-    """Raises InvalidInput for what no server would take: an empty text, an unknown kind, a naive moment."""
-    if not draft.text.strip():
+    """Raises InvalidInput for what no server would take: an empty text, an unknown kind, an id that is no
+    UUID, a naive moment, a value of the wrong type.
+    """
+    if not isinstance(draft, MemoryDraft):
+        raise InvalidInput(f"a memory must be a MemoryDraft, not {type(draft).__name__}")
+    if not arguments.text(draft.text, "text").strip():
         raise InvalidInput("text is empty")
-    if draft.kind not in _KIND_TO_WIRE:
+    if arguments.text(draft.kind, "kind") not in _KIND_TO_WIRE:
         raise InvalidInput(f"kind {draft.kind!r} is unknown, use one of {', '.join(MEMORY_KINDS)}")
     message = common_pb2.MemoryInput(
-        id=draft.id,
+        id=arguments.uuid_text(draft.id, "id") if draft.id else "",
         scope=scope,
         kind=_KIND_TO_WIRE[draft.kind],
         text=draft.text,
-        key=draft.key,
-        source=common_pb2.Source(
-            conversation_id=draft.source.conversation_id,
-            turn_id=draft.source.turn_id,
-            uri=draft.source.uri,
-            memory_ids=draft.source.memory_ids,
-        ),
-        questions=draft.questions,
-        metadata=dict(draft.metadata),
-        pinned=draft.pinned,
+        key=arguments.text(draft.key, "key"),
+        source=_source_to_wire(draft.source),
+        questions=arguments.texts(draft.questions, "questions"),
+        metadata=arguments.text_map(draft.metadata, "metadata"),
+        pinned=bool(draft.pinned),
     )
     for name in ("confidence", "importance"):
         value = getattr(draft, name)
         if value is not None:
-            if not 0.0 <= value <= 1.0:
+            if not 0.0 <= arguments.number(value, name) <= 1.0:
                 raise InvalidInput(f"{name} must lie between 0 and 1, it is {value}")
             setattr(message, name, value)
     for name in ("event_time", "said_time", "valid_from", "valid_until", "expires_at"):
@@ -105,12 +122,30 @@ def draft_to_wire(draft: MemoryDraft, scope: common_pb2.Scope) -> common_pb2.Mem
     return message
 
 
+def _source_to_wire(source: MemorySource) -> common_pb2.Source:
+    if not isinstance(source, MemorySource):
+        raise InvalidInput(f"source must be a MemorySource, not {type(source).__name__}")
+    return common_pb2.Source(
+        conversation_id=arguments.text(source.conversation_id, "source.conversation_id"),
+        turn_id=arguments.text(source.turn_id, "source.turn_id"),
+        uri=arguments.text(source.uri, "source.uri"),
+        memory_ids=arguments.uuid_texts(source.memory_ids, "source.memory_ids"),
+    )
+
+
 def moment_to_wire(moment: datetime, *, name: str = "moment") -> Timestamp:
-    """Raises InvalidInput for a datetime without a time zone: it names no moment."""
-    if moment.tzinfo is None:
+    """Raises InvalidInput for a datetime without a time zone, which names no moment, and for one that lies
+    outside the years 1 to 9999 once its offset is taken off.
+    """
+    if not isinstance(moment, datetime):
+        raise InvalidInput(f"{name} must be a datetime, not {type(moment).__name__}")
+    if moment.utcoffset() is None:
         raise InvalidInput(f"{name} has no time zone: use e.g. datetime.now(UTC)")
     wire = Timestamp()
-    wire.FromDatetime(moment)
+    try:
+        wire.FromDatetime(moment.astimezone(UTC))
+    except OverflowError:
+        raise InvalidInput(f"{name} lies outside the years 1 to 9999 in UTC") from None
     return wire
 
 
@@ -212,7 +247,7 @@ def age(memory: Memory, now: datetime) -> timedelta:
 
 
 def _is_filled_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+    return isinstance(value, str) and value != "" and arguments.is_well_formed(value)
 
 
 def _scored_from_wire(scored: retrieval_pb2.ScoredMemory, now: datetime) -> ReadItem:

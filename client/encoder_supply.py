@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from precall.client import onnx_model
+from precall.client.background import start_background
 from precall.client.backoff import Backoff
 from precall.client.encoder import LocalEncoder, QueryEncoder
 from precall.client.encoder_store import EncoderStore
@@ -63,7 +64,7 @@ class EncoderSupply:
             _log.warning("every read will ask the server: %s", error.message)
             self._loaded.set()
             return
-        self._task = asyncio.create_task(self._run(), name="precall-encoder-supply")
+        self._task = start_background(self._run(), name="precall-encoder-supply")
 
     async def close(self) -> None:
         if self._task is not None:

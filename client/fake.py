@@ -24,17 +24,18 @@ class FakeAsyncClient:
         self._memories = FakeMemories(self._store, self._check_online)
         self._online = True
         self._entered = False
+        self._open = False
 
     async def __aenter__(self) -> Self:
         if self._entered:
-            raise ClientClosed("the client is open already")
-        self._entered = True
+            raise ClientClosed("a client is entered once: make another one")
+        self._entered = self._open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered = False
+        self._open = False
 
     @property
     def memories(self) -> FakeMemories:
@@ -43,7 +44,7 @@ class FakeAsyncClient:
     def session(
         self, scope: Mapping[str, str], conversation_id: UUID | str | None = None
     ) -> FakeAsyncSession:
-        if not self._entered:
+        if not self._open:
             raise ClientClosed("the client is not open: use it inside `async with`")
         return FakeAsyncSession(
             scope,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from precall.client import arguments
 from precall.client.errors import InvalidInput, NotSupported
 from precall.client.fake_store import FakeStore
 from precall.client.memory import (
@@ -40,7 +41,7 @@ class FakeMemories:
         self, scope: Mapping[str, str], ids: Sequence[str], *, min_version: int = 0
     ) -> FoundMemories:
         self._check()
-        found = {memory_id: self._store.get(scope, memory_id) for memory_id in ids}
+        found = {memory_id: self._store.get(scope, memory_id) for memory_id in arguments.texts(ids, "ids")}
         return FoundMemories(
             tuple(memory for memory in found.values() if memory is not None),
             tuple(memory_id for memory_id, memory in found.items() if memory is None),
@@ -77,7 +78,7 @@ class FakeMemories:
         if not ids:
             raise InvalidInput("there is nothing to forget: name at least one id")
         self._check()
-        return self._store.delete(scope, ids, request_id)
+        return self._store.delete(scope, arguments.texts(ids, "ids"), request_id)
 
     async def forget_scope(
         self, scope: Mapping[str, str], *, request_id: str | None = None

@@ -9,6 +9,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 from uuid import UUID
 
+from precall.client import arguments
 from precall.client.errors import ClientClosed, PrecallError
 from precall.client.fake_memories import FakeMemories
 from precall.client.fake_store import FakeStore
@@ -51,17 +52,18 @@ class FakeAsyncSession:
         self._memories = memories
         self._check = check
         self._entered = False
+        self._open = False
 
     async def __aenter__(self) -> Self:
         if self._entered:
             raise ClientClosed("a session is entered once: make another one with client.session(...)")
-        self._entered = True
+        self._entered = self._open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered = False
+        self._open = False
 
     @property
     def session_id(self) -> str:
@@ -106,8 +108,8 @@ class FakeAsyncSession:
         turn_id: str | None = None,
         used: Read | Sequence[str] | None = None,
     ) -> None:
-        self._check_entered()
-        check_observation(role, text, partial=partial)
+        self._check_open()
+        check_observation(role, text, partial=partial, turn_id=turn_id, used=used)
         if text.strip():
             self.observed.append(FakeObservation(role, text, partial, turn_id, used_ids(used)))
 
@@ -121,14 +123,14 @@ class FakeAsyncSession:
         min_version: int | None = None,
     ) -> Read:
         """From the "cache", which is complete; degraded while the pretended server is away."""
-        self._check_entered()
+        self._check_open()
         started = time.perf_counter()
         question = Question(
             query=query,
             limit=limit,
             budget_tokens=budget_tokens,
-            deadline_seconds=(deadline_ms or 0) / 1000,
-            min_version=min_version or 0,
+            deadline_seconds=arguments.number(deadline_ms or 0, "deadline_ms") / 1000,
+            min_version=0 if min_version is None else min_version,
         )
         result = self._store.search(self._scope, query, limit=limit, min_version=0, as_of=None)
         reason = self._why_degraded(question.min_version)
@@ -159,14 +161,14 @@ class FakeAsyncSession:
         truncate: bool = False,
         deadline_seconds: float | None = None,
     ) -> SearchResult:
-        self._check_entered()
+        self._check_open()
         check_mode(mode)
         question = Question(
             query=query,
             limit=limit,
             budget_tokens=0,
-            deadline_seconds=deadline_seconds or 0,
-            min_version=min_version or 0,
+            deadline_seconds=0 if deadline_seconds is None else deadline_seconds,
+            min_version=0 if min_version is None else min_version,
         )
         self._check()
         return self._store.search(
@@ -206,8 +208,8 @@ class FakeAsyncSession:
             valid_until=valid_until,
             expires_at=expires_at,
             source=source or MemorySource(conversation_id=self._conversation_id),
-            questions=tuple(questions),
-            metadata=dict(metadata or {}),
+            questions=arguments.texts(questions, "questions"),
+            metadata={} if metadata is None else metadata,
             pinned=pinned,
             id=id,
         )
@@ -217,16 +219,16 @@ class FakeAsyncSession:
     async def remember_many(
         self, drafts: Sequence[MemoryDraft], *, truncate: bool = False, request_id: str | None = None
     ) -> list[Written]:
-        self._check_entered()
+        self._check_open()
         return list(await self._memories.write(self._scope, drafts, truncate=truncate, request_id=request_id))
 
     async def forget(self, *ids: str, request_id: str | None = None) -> Forgotten:
-        self._check_entered()
+        self._check_open()
         return await self._memories.delete(self._scope, ids, request_id=request_id)
 
     async def ready(self, timeout: float | None = None) -> bool:
         """False at once while the pretended server is away: nobody will bring it back meanwhile."""
-        self._check_entered()
+        self._check_open()
         return self._online()
 
     def _online(self) -> bool:
@@ -244,6 +246,6 @@ class FakeAsyncSession:
             return f"VERSION_NOT_REACHED: version {min_version} is ahead of {self._store.version}"
         return self._outage()
 
-    def _check_entered(self) -> None:
-        if not self._entered:
+    def _check_open(self) -> None:
+        if not self._open:
             raise ClientClosed("the session is not open: use it inside `async with`")

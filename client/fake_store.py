@@ -54,8 +54,7 @@ class FakeStore:
         self, scope: Mapping[str, str], drafts: Sequence[MemoryDraft], request_id: str | None
     ) -> tuple[Written, ...]:
         rung = self.rung(scope)
-        for draft in drafts:
-            convert.draft_to_wire(draft, convert.scope_to_wire(rung))
+        convert.drafts_to_wire(drafts, convert.scope_to_wire(rung))
         if request_id in self._replies:
             return self._replies[request_id].written
         given = [draft.id for draft in drafts if draft.id]
@@ -173,6 +172,8 @@ class FakeStore:
         """The best visible memories; ``as_of`` is the moment that validity and recency are counted at."""
         if min_version > self.version:
             raise VersionNotReached(f"version {min_version} is ahead of {self.version}")
+        if as_of is not None:
+            convert.moment_to_wire(as_of, name="as_of")
         visible = self.visible(scope)
         now = as_of or datetime.now(UTC)
         ranked = ranking.rank(_candidates(visible, query), RankingWeights(), now=now.timestamp(), limit=limit)

@@ -11,13 +11,18 @@ ResultT = TypeVar("ResultT")
 
 
 class LoopThread:
-    """Starts with ``start``, ends with ``close``; ``run`` and ``call`` may come from any other thread."""
+    """Starts with ``start``, ends with ``close``; ``run`` and ``call`` may come from any other thread.
+
+    Those threads may have an event loop that runs (a notebook's has): this one's is run in its own alone.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        if self._loop is not None:
+            raise ClientClosed("the client is open already")
         started = threading.Event()
         loop = asyncio.new_event_loop()
 
@@ -25,6 +30,8 @@ class LoopThread:
             asyncio.set_event_loop(loop)
             loop.call_soon(started.set)
             loop.run_forever()
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
 
         self._thread = threading.Thread(target=live, name="precall-client", daemon=True)
         self._thread.start()
@@ -63,8 +70,6 @@ class LoopThread:
         self._loop = None
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
 
 
 async def _cancel_others() -> None:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from precall.client import convert
+from precall.client import arguments, convert
 from precall.client.errors import InvalidInput
 from precall.client.memory import (
     Forgotten,
@@ -53,8 +53,8 @@ class Memories:
         response = await self._transport.call(
             WRITE_MEMORIES,
             memory_pb2.WriteMemoriesRequest(
-                memories=[convert.draft_to_wire(draft, wire_scope) for draft in drafts],
-                request_id=request_id or str(uuid.uuid4()),
+                memories=convert.drafts_to_wire(drafts, wire_scope),
+                request_id=_request_id(request_id),
                 truncate=truncate,
             ),
             deadline_seconds=self._deadline_seconds,
@@ -77,7 +77,9 @@ class Memories:
         response = await self._transport.call(
             GET_MEMORIES,
             memory_pb2.GetMemoriesRequest(
-                ids=ids, scope=convert.scope_to_wire(scope), min_version=min_version
+                ids=arguments.texts(ids, "ids"),
+                scope=convert.scope_to_wire(scope),
+                min_version=arguments.version(min_version),
             ),
             deadline_seconds=self._deadline_seconds,
         )
@@ -95,8 +97,10 @@ class Memories:
         """A page of exactly this rung, oldest first."""
         request = memory_pb2.ListMemoriesRequest(
             scope=convert.scope_to_wire(scope),
-            page_size=page_size,
-            page_token=page_token,
+            page_size=arguments.whole_number(
+                page_size, "page_size", minimum=0, maximum=arguments.MAX_PAGE_SIZE
+            ),
+            page_token=arguments.text(page_token, "page_token"),
             include_history=include_history,
         )
         if as_of is not None:
@@ -108,7 +112,7 @@ class Memories:
         """Every statement made under a key of this rung, the newest event first."""
         response = await self._transport.call(
             GET_HISTORY,
-            memory_pb2.GetHistoryRequest(scope=convert.scope_to_wire(scope), key=key),
+            memory_pb2.GetHistoryRequest(scope=convert.scope_to_wire(scope), key=arguments.text(key, "key")),
             deadline_seconds=self._deadline_seconds,
         )
         return _memories(response.memories)
@@ -125,7 +129,9 @@ class Memories:
         response = await self._transport.call(
             DELETE_MEMORIES,
             memory_pb2.DeleteMemoriesRequest(
-                ids=ids, scope=convert.scope_to_wire(scope), request_id=request_id or str(uuid.uuid4())
+                ids=arguments.texts(ids, "ids"),
+                scope=convert.scope_to_wire(scope),
+                request_id=_request_id(request_id),
             ),
             deadline_seconds=self._deadline_seconds,
         )
@@ -138,11 +144,15 @@ class Memories:
         response = await self._transport.call(
             FORGET_SCOPE,
             memory_pb2.ForgetScopeRequest(
-                scope=convert.scope_to_wire(scope), request_id=request_id or str(uuid.uuid4())
+                scope=convert.scope_to_wire(scope), request_id=_request_id(request_id)
             ),
             deadline_seconds=self._deadline_seconds,
         )
         return ForgottenScope(response.version, response.deleted)
+
+
+def _request_id(given: str | None) -> str:
+    return arguments.text(given, "request_id") if given else str(uuid.uuid4())
 
 
 def _memories(messages: Sequence[common_pb2.Memory]) -> tuple[Memory, ...]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
-from precall.client import convert
+from precall.client import arguments, convert
+from precall.client.background import start_background
 from precall.client.backoff import Backoff
 from precall.client.clock import Clock
 from precall.client.errors import (
@@ -22,6 +23,7 @@ from precall.client.errors import (
 )
 from precall.client.methods import OBSERVE_TURN
 from precall.client.options import ClientOptions
+from precall.client.question import MAX_QUERY_CHARACTERS
 from precall.client.read import Read
 from precall.client.subscription import Subscription
 from precall.client.transport import Transport
@@ -30,6 +32,8 @@ from precall.proto import anticipation_pb2
 _log = logging.getLogger(__name__)
 
 Role = Literal["user", "assistant", "tool"]
+
+MAX_USED_IDS: Final = 1000
 
 _ROLE_TO_WIRE: Final = {
     "user": anticipation_pb2.TURN_ROLE_USER,
@@ -54,22 +58,42 @@ class Observation:
     said_time: datetime
 
     def __post_init__(self) -> None:
-        check_observation(self.role, self.text, partial=self.partial)
+        check_observation(
+            self.role, self.text, partial=self.partial, turn_id=self.turn_id, used=self.used_ids
+        )
 
 
-def check_observation(role: str, text: str, *, partial: bool) -> None:
-    """Raises InvalidInput for an unknown role, or a text that is empty although the turn is over."""
-    if role not in _ROLE_TO_WIRE:
+def check_observation(
+    role: str, text: str, *, partial: bool, turn_id: str | None, used: Read | Sequence[str] | None
+) -> None:
+    """Raises InvalidInput for what no server would take.
+
+    That is an unknown role, a text that is empty although the turn is over, one that is too long to search
+    with, ids that are no UUIDs, and strings that cannot be encoded.
+    """
+    if arguments.text(role, "role") not in _ROLE_TO_WIRE:
         raise InvalidInput(f"role {role!r} is unknown, use one of {', '.join(_ROLE_TO_WIRE)}")
-    if not partial and not text.strip():
+    if not arguments.text(text, "text").strip() and not partial:
         raise InvalidInput("text is empty: a turn that is over says something")
+    if len(text) > MAX_QUERY_CHARACTERS:
+        raise InvalidInput(f"text has {len(text)} characters, at most {MAX_QUERY_CHARACTERS}: cut the turn")
+    if turn_id is not None:
+        arguments.text(turn_id, "turn_id")
+    used_ids(used)
 
 
 def used_ids(used: Read | Sequence[str] | None) -> tuple[str, ...]:
-    """The memory ids that a turn was built on."""
+    """The memory ids that a turn was built on. Raises InvalidInput for what are no ids, or too many."""
     if isinstance(used, Read):
-        return used.used_ids
-    return (used,) if isinstance(used, str) else tuple(used or ())
+        ids: Sequence[str] = used.used_ids
+    elif isinstance(used, str):
+        ids = (used,)
+    else:
+        ids = () if used is None else used
+    checked = arguments.uuid_texts(ids, "used")
+    if len(checked) > MAX_USED_IDS:
+        raise InvalidInput(f"used names {len(checked)} memories, at most {MAX_USED_IDS}")
+    return checked
 
 
 def observation(
@@ -122,7 +146,7 @@ class Outbox:
         return len(self._pending)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="precall-observe")
+        self._task = start_background(self._run(), name="precall-observe")
 
     async def close(self) -> None:
         """Send what waits, as far as the close deadline allows; in an outage there is nothing to wait for."""
@@ -179,13 +203,24 @@ class Outbox:
             await self._subscription.opened()
             if self._pending:  # taken only now: what waited for the session may have been replaced
                 self._sequence += 1
-                await self._deliver(self._pending.popleft(), self._sequence)
+                await self._deliver_or_drop(self._pending.popleft(), self._sequence)
             if not self._pending:
                 self._waiting.clear()
                 self._empty.set()
 
+    async def _deliver_or_drop(self, taken: Observation, sequence: int) -> None:
+        """Whatever is wrong with one observation, the next ones are sent."""
+        try:
+            await self._deliver(taken, sequence)
+        except Exception as error:
+            self._count_dropped(taken)
+            if isinstance(error, PrecallError):
+                _log.error("an observation was refused (%s): %s", error.reason, error.message)
+            else:
+                _log.exception("an observation could not be sent")
+
     async def _deliver(self, taken: Observation, sequence: int) -> None:
-        """Until the server took it, refused it, or a newer text replaced it."""
+        """Until the server took it or a newer text replaced it. Raises what the server refused it with."""
         request = _request(self._subscription.session_id, sequence, taken)
         backoff = Backoff(self._options.reconnect_initial_seconds, self._options.reconnect_maximum_seconds)
         self._subscription.note_observed(sequence, taken.observed_at)
@@ -205,14 +240,15 @@ class Outbox:
                 wait = error.retry_after_seconds or backoff.next()
             except (Unavailable, DeadlineExceeded):
                 wait = backoff.next()
-            except PrecallError as error:
-                self.dropped_turns += not taken.partial
-                self.dropped_partials += taken.partial
-                _log.error("an observation was refused (%s): %s", error.reason, error.message)
-                return
             else:
                 return
             await asyncio.sleep(wait)
+
+    def _count_dropped(self, taken: Observation) -> None:
+        if taken.partial:
+            self.dropped_partials += 1
+        else:
+            self.dropped_turns += 1
 
     def _replaced(self, taken: Observation) -> bool:
         return taken.partial and any(waiting.turn_id == taken.turn_id for waiting in self._pending)

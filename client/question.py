@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from precall.client import arguments
 from precall.client.errors import InvalidInput
 
 MAX_QUERY_CHARACTERS: Final = 20_000
 MAX_LIMIT: Final = 1000
+MAX_BUDGET_TOKENS: Final = 2**31 - 1
 SEARCH_MODES: Final = ("fast", "accurate")
 
 
@@ -27,21 +29,18 @@ class Question:
     min_version: int
 
     def __post_init__(self) -> None:
-        if not self.query.strip():
+        if not arguments.text(self.query, "query").strip():
             raise InvalidInput("query is empty")
         if len(self.query) > MAX_QUERY_CHARACTERS:
             raise InvalidInput(
                 f"query has {len(self.query)} characters, at most {MAX_QUERY_CHARACTERS} are taken: "
                 "ask what the last turn asks, not the whole conversation"
             )
-        if not 1 <= self.limit <= MAX_LIMIT:
-            raise InvalidInput(f"limit is {self.limit}, it must lie between 1 and {MAX_LIMIT}")
-        if self.budget_tokens < 0:
-            raise InvalidInput(f"budget_tokens is {self.budget_tokens}, it must be 0 or more")
-        if not self.deadline_seconds >= 0:
-            raise InvalidInput(f"deadline_ms is {self.deadline_seconds * 1000:g}, it must be 0 or more")
-        if self.min_version < 0:
-            raise InvalidInput(f"min_version is {self.min_version}, it must be 0 or more")
+        arguments.whole_number(self.limit, "limit", minimum=1, maximum=MAX_LIMIT)
+        arguments.whole_number(self.budget_tokens, "budget_tokens", minimum=0, maximum=MAX_BUDGET_TOKENS)
+        if not arguments.number(self.deadline_seconds, "deadline") >= 0:
+            raise InvalidInput(f"the deadline is {self.deadline_seconds:g} s, it must be 0 or more")
+        arguments.version(self.min_version)
 
 
 def check_mode(mode: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.client import convert
+from precall.client.background import start_background
 from precall.client.circuit import Circuit
 from precall.client.clock import Clock
 from precall.client.encoder_supply import EncoderSupply
@@ -239,7 +240,7 @@ class Reader:
 
     def _probe_soon(self, question: Question) -> None:
         if self._circuit.take_probe():
-            probe = asyncio.create_task(self._probe(self._request(question)), name="precall-probe")
+            probe = start_background(self._probe(self._request(question)), name="precall-probe")
             self._probes.add(probe)
             probe.add_done_callback(self._probes.discard)
 

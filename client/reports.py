@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from typing import Final, TypeVar
 
+from precall.client.background import start_background
 from precall.client.errors import PrecallError
 from precall.client.methods import REPORT_READS
 from precall.client.options import ClientOptions
@@ -29,7 +30,7 @@ class Reporter:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="precall-reports")
+        self._task = start_background(self._run(), name="precall-reports")
 
     async def close(self) -> None:
         """Send what is left, once, within the close deadline."""

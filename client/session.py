@@ -8,7 +8,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 from uuid import UUID
 
-from precall.client import convert
+from precall.client import arguments, convert
 from precall.client.circuit import Circuit
 from precall.client.clock import Clock
 from precall.client.encoder_supply import EncoderSupply
@@ -81,11 +81,12 @@ class AsyncSession:
         self._warming = Warming(encoders, pause_seconds=options.warm_pause_ms / 1000)
         self._written_version = 0
         self._entered = False
+        self._open = False
 
     async def __aenter__(self) -> Self:
         if self._entered:
             raise ClientClosed("a session is entered once: make another one with client.session(...)")
-        self._entered = True
+        self._entered = self._open = True
         self._subscription.start()
         self._outbox.start()
         return self
@@ -93,7 +94,7 @@ class AsyncSession:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered = False
+        self._open = False
         self._warming.close()
         await self._outbox.close()
         await self._reader.close()
@@ -145,9 +146,9 @@ class AsyncSession:
         """Tell what was said, or with ``partial`` what was said so far of a turn; returns at once.
 
         Sent in order in the background and retried. ``used``: the read, or the memory ids, that the turn was
-        built on. Raises InvalidInput for an unknown role or an empty text; an empty partial is left out.
+        built on. Raises InvalidInput as ``check_observation`` does; an empty partial is left out.
         """
-        self._check_entered()
+        self._check_open()
         self._outbox.put(observation(self._clock, role, text, partial=partial, turn_id=turn_id, used=used))
         if role == "user":  # a read of the very same words comes next, as often as not
             self._warming.observed(text, partial=partial)
@@ -168,14 +169,14 @@ class AsyncSession:
 
         deadline_ms: the longest wait for the server (``ClientOptions.read_deadline_ms``); 0: do not ask.
         """
-        self._check_entered()
+        self._check_open()
         deadline = self._options.read_deadline_ms if deadline_ms is None else deadline_ms
         read = await self._reader.read(
             Question(
                 query=query,
                 limit=limit,
                 budget_tokens=budget_tokens,
-                deadline_seconds=deadline / 1000,
+                deadline_seconds=arguments.number(deadline, "deadline_ms") / 1000,
                 min_version=self._demanded(min_version),
             )
         )
@@ -197,7 +198,7 @@ class AsyncSession:
 
         ``as_of``: answer as the ladder stood then. The server embeds the query itself.
         """
-        self._check_entered()
+        self._check_open()
         check_mode(mode)
         deadline = self._options.write_deadline_seconds if deadline_seconds is None else deadline_seconds
         question = Question(
@@ -246,8 +247,8 @@ class AsyncSession:
             valid_until=valid_until,
             expires_at=expires_at,
             source=source or MemorySource(conversation_id=self._conversation_id),
-            questions=tuple(questions),
-            metadata=dict(metadata or {}),
+            questions=arguments.texts(questions, "questions"),
+            metadata={} if metadata is None else metadata,
             pinned=pinned,
             id=id,
         )
@@ -258,7 +259,7 @@ class AsyncSession:
         self, drafts: Sequence[MemoryDraft], *, truncate: bool = False, request_id: str | None = None
     ) -> list[Written]:
         """Write memories on the session's rung, all or none. Raises on failure."""
-        self._check_entered()
+        self._check_open()
         written = await self._memories.write(self._scope, drafts, truncate=truncate, request_id=request_id)
         self._written_version = max(self._written_version, *(each.version for each in written))
         return list(written)
@@ -268,7 +269,7 @@ class AsyncSession:
 
         Returns when no client's cache can serve them any more, which may take as long as a lease.
         """
-        self._check_entered()
+        self._check_open()
         forgotten = await self._memories.delete(self._scope, ids, request_id=request_id)
         self._subscription.cache.invalidate(
             forgotten.deleted_ids, version=forgotten.version, superseded=False
@@ -277,7 +278,7 @@ class AsyncSession:
 
     async def ready(self, timeout: float | None = None) -> bool:
         """Wait until the cache was filled and queries are embedded here; False: ``timeout`` (s) ran out."""
-        self._check_entered()
+        self._check_open()
         try:
             async with asyncio.timeout(timeout):
                 await self._subscription.settled()
@@ -288,10 +289,10 @@ class AsyncSession:
 
     def _demanded(self, min_version: int | None) -> int:
         """At least what this session wrote."""
-        if min_version is not None and not 0 <= min_version < self._written_version:
-            return min_version
-        return self._written_version
+        if min_version is None:
+            return self._written_version
+        return max(arguments.version(min_version), self._written_version)
 
-    def _check_entered(self) -> None:
-        if not self._entered:
+    def _check_open(self) -> None:
+        if not self._open:
             raise ClientClosed("the session is not open: use it inside `async with`")

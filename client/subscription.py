@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from precall.client import convert
+from precall.client.background import start_background
 from precall.client.backoff import Backoff
 from precall.client.cache import SessionCache
 from precall.client.clock import Clock
@@ -109,7 +110,7 @@ class Subscription:
         return self._clock.wall() + (0.0 if stream is None else stream.server_offset)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._keep_open(), name="precall-open-session")
+        self._task = start_background(self._keep_open(), name="precall-open-session")
         self._watcher.add(self)
 
     async def close(self) -> None:

@@ -55,7 +55,7 @@ class Session:
         used: Read | Sequence[str] | None = None,
     ) -> None:
         """Returns at once; see ``AsyncSession.observe``."""
-        check_observation(role, text, partial=partial)
+        check_observation(role, text, partial=partial, turn_id=turn_id, used=used)
         self._thread.call(
             lambda: self._inner.observe(role, text, partial=partial, turn_id=turn_id, used=used)
         )

@@ -1,6 +1,7 @@
 """The channel to the server: credentials, deadlines, and the one rule of what is tried again."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -14,6 +15,12 @@ from precall.client.options import ClientOptions
 
 _RETRY_INITIAL_SECONDS = 0.05
 _RETRY_MAXIMUM_SECONDS = 2.0
+_LONGEST_DEADLINE_SECONDS = 365 * 86_400.0
+"""gRPC's clock overflows far beyond it, and an endless deadline would have passed at once."""
+
+_MAX_PORT = 65_535
+_HOST_AND_PORT = re.compile(r"(\[.*\]|[^:]+):(?P<port>[^:]*)")
+"""An address of IPv6 that stands without brackets has no port."""
 
 
 class Transport:
@@ -61,7 +68,7 @@ class Transport:
     ) -> ResponseT:
         """One unary call. Raises the error of the client's tree that the last try ended with."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + deadline_seconds
+        end = loop.time() + min(deadline_seconds, _LONGEST_DEADLINE_SECONDS)
         backoff = Backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAXIMUM_SECONDS)
         while True:
             try:
@@ -130,11 +137,22 @@ def _resolve(target: str, tls: grpc.ChannelCredentials | None) -> tuple[str, grp
     if not separator:
         address, scheme = target, "https" if tls is not None else "http"
     address = address.rstrip("/")
-    if scheme not in ("http", "https") or not address or "/" in address:
+    if scheme not in ("http", "https") or not address.isprintable() or not address or "/" in address:
         raise ConfigurationError(f"target {target!r}: use host:port, http://host:port or https://host:port")
+    _check_port(target, address)
     if scheme == "http" and tls is not None:
         raise ConfigurationError(f"target {target!r} says http, but TLS credentials were given: use https")
     return address, tls or (grpc.ssl_channel_credentials() if scheme == "https" else None)
+
+
+def _check_port(target: str, address: str) -> None:
+    """Checked here because gRPC takes a port modulo 65536, and so connects to another than was meant."""
+    with_port = _HOST_AND_PORT.fullmatch(address)
+    if with_port is None:
+        return
+    port = with_port["port"]
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= _MAX_PORT):
+        raise ConfigurationError(f"target {target!r}: the port must be a number from 1 to {_MAX_PORT}")
 
 
 def _channel_settings(options: ClientOptions) -> list[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import grpc.aio
 
 from precall.client import convert
+from precall.client.background import start_background
 from precall.client.backoff import Backoff
 from precall.client.clock import Clock
 from precall.client.errors import NotFound, PrecallError, Unavailable, from_rpc_error
@@ -83,7 +84,7 @@ class Watcher:
         return self._stream
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="precall-watch")
+        self._task = start_background(self._run(), name="precall-watch")
 
     async def close(self) -> None:
         tasks = [task for task in (self._task, *self._renewals) if task is not None]
@@ -199,7 +200,7 @@ class Watcher:
         if len(self._renewals) >= _MAX_RENEWALS_IN_FLIGHT:
             self._renewal_waits = True
             return
-        task = asyncio.create_task(self._renew(stream), name="precall-renew-lease")
+        task = start_background(self._renew(stream), name="precall-renew-lease")
         self._renewals.add(task)
         task.add_done_callback(self._renewal_done)
 

@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks. Leases must not outlive a suspended laptop, hence CLOCK_BOOTTIME where it exists."""
+    """The machine's clocks. A lease must not outlive a suspended laptop: CLOCK_BOOTTIME if there is one."""
 
     _source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -7,6 +7,7 @@ released; what is between is in the order of versions.
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,19 +19,17 @@ from precall.engine.batching.batcher import Batcher
 from precall.engine.batching.work import WorkClass
 from precall.engine.change import Change, ChangeCause
 from precall.engine.clock import Clock
-from precall.engine.encoding.encoder import TextRole, TokenUsage
-from precall.engine.errors import InvalidVector, VersionNotReached
+from precall.engine.encoding.encoder import TextRole
+from precall.engine.errors import InvalidVector, StorageUnavailable, TenantQuarantined, VersionNotReached
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
+from precall.engine.preparing import prepare
 from precall.engine.retrieval.query import Hit, Query
 from precall.engine.retrieval.search import search
-from precall.scoring.keyword import document_impacts
-from precall.scoring.terms import analyze
-from precall.scoring.vectors import unit
 
 Outcome = TypeVar("Outcome", WriteOutcome, DeleteOutcome)
 
@@ -111,10 +110,12 @@ class Tenant:
         request_id: str | None,
         truncate: bool,
         deadline: float | None = None,
+        branch: Rung | None = None,
     ) -> WriteOutcome:
         """Store a batch whole or not at all; durable, searchable and free of stale copies on return.
 
         ``vectors``: a unit vector of this index's model for a memory, or None to have it embedded.
+        ``branch``: as `TenantStore.write` takes it.
         """
         if request_id is not None:  # a retry must not cost an embedding, nor fail because there is no model
             replay = await asyncio.to_thread(self.store.replayed_write, memories, request_id=request_id)
@@ -123,7 +124,7 @@ class Tenant:
                 return replay
         prepared = await self._prepare(memories, vectors, truncate=truncate, deadline=deadline)
         return await self._settled(
-            lambda: self.store.write(prepared, request_id=request_id),
+            lambda: self.store.write(prepared, request_id=request_id, branch=branch),
             lambda outcome: Change(
                 self.id,
                 outcome.version,
@@ -136,7 +137,11 @@ class Tenant:
     async def delete(
         self, memory_ids: Sequence[str], *, visible_from: Rung | None, request_id: str | None
     ) -> DeleteOutcome:
-        """Destroy memories and what was derived from them; no cache can serve them on return."""
+        """Destroy memories and what was derived from them; no cache can serve them on return.
+
+        That holds for what is not there as well: an earlier call may have destroyed it and still be waiting
+        for its holders.
+        """
         return await self._settled(
             lambda: self.store.delete(memory_ids, visible_from=visible_from, request_id=request_id),
             self._deletion,
@@ -174,7 +179,10 @@ class Tenant:
         async with self._writing:
             horizon = self._clock.wall() + lease_seconds if lease_seconds > 0 else 0.0
             if self._announced_horizon != horizon:
-                await asyncio.to_thread(self._store_horizon, max(horizon, self._horizon))
+                # A full disk keeps the horizon that was announced, which is later: safe, and no reason to
+                # leave the files open, or undeleted.
+                with suppress(StorageUnavailable):
+                    await asyncio.to_thread(self._store_horizon, max(horizon, self._horizon))
             await asyncio.to_thread(self.store.close)
 
     def check_integrity(self) -> None:
@@ -191,7 +199,13 @@ class Tenant:
 
     def _load(self, rung: Rung) -> Partition:
         partition = Partition(rung, self.store.dimension, self._settings)
-        partition.apply(added=self.store.load_rung(rung))
+        try:
+            partition.apply(added=self.store.load_rung(rung))
+        except (InvalidVector, ValueError) as error:
+            raise TenantQuarantined(
+                f"the file of tenant {self.id!r} holds what cannot be indexed ({error}): "
+                "restore it from a backup"
+            ) from error
         return partition
 
     async def _prepare(
@@ -213,41 +227,32 @@ class Tenant:
             truncate=truncate,
         )
         embedded = dict(zip(unembedded, outcomes, strict=True))
-        prepared = []
-        for position, (memory, given) in enumerate(zip(memories, vectors, strict=True)):
-            if given is not None:
-                vector, usage = _normalized(given, position), TokenUsage(0, 0)
-            else:
-                outcome = embedded[position]
-                if outcome.error is not None:
-                    raise outcome.error.at(position)
-                vector, usage = outcome.require_vector(), outcome.usage or TokenUsage(0, 0)
-            terms = analyze(" ".join((memory.text, *memory.questions)))
-            prepared.append(PreparedMemory(memory, vector.astype(np.float16), document_impacts(terms), usage))
-        return prepared
+        # On a thread: a batch of long texts takes seconds to analyse, and every tenant shares this loop.
+        return await asyncio.to_thread(prepare, memories, vectors, embedded)
 
     async def _settled(self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]) -> Outcome:
         """Commit, and return when the outcome is durable, searchable, and free of stale copies.
 
         The work is a task of its own: a caller that hangs up must not split a commit from what follows it.
-        A request that comes again waits for what its first call may still be waiting for.
+        A request that comes again, and a destruction that may have come too late to find anything, wait for
+        what an earlier call may still be waiting for.
         """
         earlier = set(self._settling)
         settling = asyncio.create_task(self._settle(store, change_of))
         self._settling.add(settling)
         settling.add_done_callback(self._settling.discard)
         outcome = await asyncio.shield(settling)
-        if outcome.replayed:
+        if outcome.replayed or isinstance(outcome, DeleteOutcome):
             await self._settled_before(outcome, earlier)
         return outcome
 
     async def _settled_before(
-        self, replay: WriteOutcome | DeleteOutcome, earlier: Collection[asyncio.Task[Any]]
+        self, outcome: WriteOutcome | DeleteOutcome, earlier: Collection[asyncio.Task[Any]]
     ) -> None:
-        """Wait for what the first call of a request may still be waiting for."""
+        """Wait for what earlier calls, also those of an earlier process, may still be waiting for."""
         if earlier:
             await asyncio.wait(earlier)  # and not gather, whose cancellation would reach into other calls
-        if _took_away(replay):
+        if _promises_absence(outcome):
             await self.wait_for_earlier_leases()
 
     async def _settle(self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]) -> Outcome:
@@ -283,15 +288,6 @@ class Tenant:
         await asyncio.sleep(max(0.0, self._horizon - self._clock.wall()))
 
 
-def _took_away(outcome: WriteOutcome | DeleteOutcome) -> bool:
-    """Whether some cache may have held what the request removed, also when the outcome is a replay."""
-    if isinstance(outcome, DeleteOutcome):
-        return bool(outcome.deleted)
-    return any(written.superseded_ids for written in outcome.written)
-
-
-def _normalized(vector: NDArray[np.float32], position: int) -> NDArray[np.float32]:
-    try:
-        return unit(vector)
-    except ValueError as error:
-        raise InvalidVector(str(error)).at(position) from error
+def _promises_absence(outcome: WriteOutcome | DeleteOutcome) -> bool:
+    """Whether the caller may now rely on no cache serving something, also when the outcome is a replay."""
+    return isinstance(outcome, DeleteOutcome) or any(written.superseded_ids for written in outcome.written)

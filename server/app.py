@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -94,9 +94,9 @@ class PrecallServer:
         self._undo.push_async_callback(self._http.close)
 
         model = await asyncio.to_thread(self._load, settings)
-        self._undo.callback(model.encoder.close)
+        self._undo.callback(model.close)
         engine = Engine(
-            settings.engine_settings,
+            replace(settings.engine_settings, batching=model.batching),
             model.encoder,
             batch_observer=self._metrics,
             anticipation_observer=self._metrics,
@@ -200,6 +200,7 @@ async def serve(
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
     try:
+        remove_ready_file(settings.ready_file)  # one that an earlier process left speaks of another server
         server = PrecallServer(settings, load)
         endpoints = await server.start()
         try:
@@ -209,7 +210,10 @@ async def serve(
             await stopping.wait()
             _logger.info("draining", grace_seconds=settings.drain_seconds)
         finally:
-            await server.stop()
+            try:
+                remove_ready_file(settings.ready_file)
+            finally:
+                await server.stop()
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
@@ -226,6 +230,16 @@ def write_ready_file(path: Path, endpoints: Endpoints) -> None:
         aside.replace(path)
     except OSError as error:
         raise ConfigurationError(f"ready_file {path} cannot be written: {error.strerror}") from error
+
+
+def remove_ready_file(path: Path | None) -> None:
+    """Nobody who waits for the file may find one that is not true (any more). Raises ConfigurationError."""
+    if path is None:
+        return
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"ready_file {path} cannot be removed: {error.strerror}") from error
 
 
 def _bind(server: grpc.aio.Server, settings: ServerSettings) -> int:

@@ -49,9 +49,12 @@ class Principal:
 
     def require_read(self, rung: Rung) -> None:
         """A pinned key reads its rung, those above it and those below it. Raises PermissionDenied."""
-        pinned = self.pinned
-        if pinned is not None and not (rung.is_visible_from(pinned) or pinned.is_visible_from(rung)):
+        if not self.may_read(rung):
             raise PermissionDenied("this key is pinned to another scope")
+
+    def may_read(self, rung: Rung) -> bool:
+        """Whether the key may know what stands on the rung."""
+        return self.pinned is None or self.pinned.is_in_line_with(rung)
 
     def require_write(self, rung: Rung) -> None:
         """A pinned key changes its rung and those below it: what stands above belongs to others as well."""

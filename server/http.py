@@ -65,7 +65,7 @@ class HttpServer:
 
     def _answer(self, request_line: bytes) -> _Answer:
         method, _, rest = request_line.decode("latin-1").partition(" ")
-        path = rest.partition(" ")[0].partition("?")[0]
+        path = _path(rest.partition(" ")[0])
         if method not in ("GET", "HEAD"):
             return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"use GET\n")
         match path:
@@ -80,6 +80,15 @@ class HttpServer:
                 return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {fault}\n".encode())
             case _:
                 return _Answer(HTTPStatus.NOT_FOUND, b"there are /metrics, /healthz and /readyz\n")
+
+
+def _path(target: str) -> str:
+    """The path of a request's target, which a client of a proxy writes as a whole URI."""
+    without_query = target.partition("?")[0]
+    scheme, separator, rest = without_query.partition("://")
+    if separator and scheme.lower() in ("http", "https"):
+        return f"/{rest.partition('/')[2]}"
+    return without_query
 
 
 def _head(answer: _Answer) -> bytes:

@@ -7,8 +7,9 @@ from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
-from precall.engine.errors import Overloaded, PermissionDenied, PrecallError
+from precall.engine.errors import InvalidInput, Overloaded, PermissionDenied, PrecallError
 from precall.server.access import NEEDS, PACKAGE
 from precall.server.auth import identify
 from precall.server.call import Call, enter_call
@@ -19,6 +20,7 @@ from precall.server.metrics import ServerMetrics
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 Context = grpc.aio.ServicerContext[Any, Any]
+Decode = Callable[[bytes], Any]
 
 RETRY_SECONDS: Final = 0.1
 
@@ -46,27 +48,25 @@ class Gate(grpc.aio.ServerInterceptor):
         method = handler_call_details.method.removeprefix(PACKAGE)
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
-                self._unary(method, handler.unary_unary),
-                handler.request_deserializer,
-                handler.response_serializer,
+                self._unary(method, handler.unary_unary, handler.request_deserializer),
+                response_serializer=handler.response_serializer,
             )
         return grpc.unary_stream_rpc_method_handler(
-            self._stream(method, handler.unary_stream),
-            handler.request_deserializer,
-            handler.response_serializer,
+            self._stream(method, handler.unary_stream, handler.request_deserializer),
+            response_serializer=handler.response_serializer,
         )
 
     def _unary(
-        self, method: str, answer: Callable[[Any, Context], Awaitable[Any]]
-    ) -> Callable[[Any, Context], Awaitable[Any]]:
-        async def guarded(request: Any, context: Context) -> Any:
+        self, method: str, answer: Callable[[Any, Context], Awaitable[Any]], decode: Decode
+    ) -> Callable[[bytes, Context], Awaitable[Any]]:
+        async def guarded(body: bytes, context: Context) -> Any:
             started = time.perf_counter()
             outcome = grpc.StatusCode.OK
             try:
                 self._admit()
                 try:
                     call = self._enter(method, context)
-                    reply = await answer(request, context)
+                    reply = await answer(_decoded(body, decode), context)
                     self._metrics.observe_stages(call.stages)
                     return reply
                 finally:
@@ -84,22 +84,22 @@ class Gate(grpc.aio.ServerInterceptor):
         return guarded
 
     def _stream(
-        self, method: str, answer: Callable[[Any, Context], AsyncIterator[Any]]
-    ) -> Callable[[Any, Context], AsyncIterator[Any]]:
-        async def guarded(request: Any, context: Context) -> AsyncIterator[Any]:
+        self, method: str, answer: Callable[[Any, Context], AsyncIterator[Any]], decode: Decode
+    ) -> Callable[[bytes, Context], Awaitable[None]]:
+        async def guarded(body: bytes, context: Context) -> None:
             started = time.perf_counter()
             outcome = grpc.StatusCode.OK
             replies: AsyncIterator[Any] | None = None
             try:
                 self._enter(method, context)
-                replies = answer(request, context)
+                replies = answer(_decoded(body, decode), context)
                 async for reply in replies:
-                    yield reply
+                    await _write(context, reply)
             except Exception as error:
                 known = _known(error, method)
                 outcome = status_code(known)
                 await abort(context, known)
-            except (asyncio.CancelledError, GeneratorExit):
+            except asyncio.CancelledError:
                 outcome = grpc.StatusCode.CANCELLED
                 raise
             finally:
@@ -128,6 +128,27 @@ class Gate(grpc.aio.ServerInterceptor):
         call = Call(method, principal, None if remaining is None else time.monotonic() + remaining)
         enter_call(call)
         return call
+
+
+def _decoded(body: bytes, decode: Decode) -> Any:
+    """Decoded here and not by gRPC, which answers UNKNOWN and fills the log with what strangers send."""
+    try:
+        return decode(body)
+    except DecodeError as error:
+        raise InvalidInput(
+            "the body is no message of this method: does the client fit the server?"
+        ) from error
+
+
+async def _write(context: Context, reply: Any) -> None:
+    """Written here and not yielded to gRPC, which takes a peer that hangs up for a fault of ours.
+
+    Raises CancelledError when the peer has gone.
+    """
+    try:
+        await context.write(reply)
+    except grpc.aio.InternalError as error:
+        raise asyncio.CancelledError("the peer hung up") from error
 
 
 def _remaining(context: Context) -> float | None:

@@ -4,11 +4,12 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from precall.engine.anticipation.settings import AnticipationSettings
+from precall.engine.encoding.choice import DEFAULT_MODEL
 from precall.engine.engine import EngineSettings
 from precall.engine.errors import ConfigurationError
 from precall.server.logging import LogFormat, LogLevel
@@ -27,7 +28,27 @@ class ServerSettings(BaseModel):
     port: Port = Field(50_051, description="Port that agents connect to.")
     metrics_host: str = Field("127.0.0.1", min_length=1, description="Address of metrics and health (HTTP).")
     metrics_port: Port = Field(9_464, description="Port of metrics and health (HTTP).")
-    model: str = Field("minilm", min_length=1, description="`minilm`, or a folder that holds its files.")
+    model: str = Field(
+        DEFAULT_MODEL,
+        min_length=1,
+        description="`minilm`, a name in the hub's cache like Qwen/Qwen3-Embedding-0.6B, or a folder.",
+    )
+    runtime: Literal["auto", "onnx", "torch", "vllm"] = Field(
+        "auto", description="What computes the models: auto, onnx (MiniLM), torch or vllm (Qwen3)."
+    )
+    dimension: int = Field(0, ge=0, le=65_536, description="Length that vectors are cut to; 0: the model's.")
+    query_task: str = Field(
+        "",
+        max_length=1_000,
+        description="What queries are for, in one English sentence, on models that are told; empty: search.",
+    )
+    max_tokens: int = Field(0, ge=0, description="Longest text in tokens; 0: what the model takes.")
+    reranker: str = Field(
+        "", description="A name in the hub's cache like Qwen/Qwen3-Reranker-0.6B, or a folder; empty: none."
+    )
+    reranker_max_tokens: int = Field(
+        8_192, ge=0, description="Longest prompt of the reranker in tokens; 0: what it takes."
+    )
     threads: int | None = Field(None, ge=1, le=256, description="Threads of a forward pass; unset: by CPUs.")
     cache_dir: Path | None = Field(None, description="Folder of exported models; unset: the user's cache.")
     heartbeat_seconds: float = Field(1.0, gt=0, le=60, description="Time between two heartbeats of a stream.")
@@ -74,14 +95,14 @@ class ServerSettings(BaseModel):
             "the command line": {name: value for name, value in (flags or {}).items() if value is not None},
         }
         values: dict[str, Any] = {}
-        origins: dict[str, str] = {}
         for origin, given in sources.items():
+            try:
+                # Each alone: a wrong value that another source overrides would lie in wait for its absence.
+                cls(**given)
+            except ValidationError as error:
+                raise ConfigurationError(_explained(error, origin)) from None
             values |= given
-            origins |= dict.fromkeys(given, origin)
-        try:
-            settings = cls(**values)
-        except ValidationError as error:
-            raise ConfigurationError(_explained(error, origins)) from None
+        settings = cls(**values)
         _ = settings.engine_settings  # checks what concerns more than one setting
         return settings
 
@@ -107,11 +128,10 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         raise ConfigurationError(f"the settings file {path} is no TOML: {error}") from error
 
 
-def _explained(error: ValidationError, origins: Mapping[str, str]) -> str:
+def _explained(error: ValidationError, origin: str) -> str:
     """One line on the first fault. The value is left out: it may be a secret."""
     fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = str(fault["loc"][0]) if fault["loc"] else ""
-    origin = origins.get(name, "the defaults")
     if fault["type"] == "extra_forbidden":
         known = ", ".join(ServerSettings.model_fields)
         return f"unknown setting {name} in {origin}; the settings are: {known}"

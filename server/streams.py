@@ -47,13 +47,18 @@ class StreamBook:
         if stream is None or stream.key_id != key_id:
             raise StreamNotFound("no such stream: call Watch with a new stream_id, then open sessions on it")
 
-    def open_session(self, session_id: str, stream_id: str, key_id: str) -> None:
-        """Put a session on a stream, off the one it was on before. Raises StreamNotFound, AlreadyExists."""
+    def require_openable(self, session_id: str, stream_id: str, key_id: str) -> None:
+        """Raises StreamNotFound, or AlreadyExists for a session of another key."""
         self.require_stream(stream_id, key_id)
         earlier = self._sessions.get(session_id)
+        if earlier is not None and self._streams[earlier].key_id != key_id:
+            raise AlreadyExists("this session_id is in use: make a new UUID")
+
+    def open_session(self, session_id: str, stream_id: str, key_id: str) -> None:
+        """Put a session on a stream, off the one it was on before. Raises StreamNotFound, AlreadyExists."""
+        self.require_openable(session_id, stream_id, key_id)
+        earlier = self._sessions.get(session_id)
         if earlier is not None:
-            if self._streams[earlier].key_id != key_id:
-                raise AlreadyExists("this session_id is in use: make a new UUID")
             self._streams[earlier].session_ids.discard(session_id)
         self._streams[stream_id].session_ids.add(session_id)
         self._sessions[session_id] = stream_id

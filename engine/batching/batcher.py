@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.engine.batching.admission import require_bounded
 from precall.engine.batching.device_thread import BatchResult, DeviceThread
 from precall.engine.batching.observer import BatchObserver, SilentObserver
 from precall.engine.batching.outcome import EmbeddingOutcome
@@ -211,6 +212,7 @@ class Batcher:
             tokenized: TokenizedText | None = None
             fault: PrecallError | None = None
             try:
+                require_bounded(text, self._settings.max_text_characters)
                 tokenized = self._encoder.tokenize(text, role, truncate=truncate)
             except PrecallError as error:
                 fault = error

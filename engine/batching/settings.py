@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from precall.engine.batching.work import WorkClass
 from precall.engine.errors import ConfigurationError
+from precall.engine.memory.memory import MAX_TEXT_CHARACTERS
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class BatchingSettings:
 
     max_waiting_tokens: int = 200_000
     """Tokens that may wait; a request that would go over is refused whole."""
+
+    padded: bool = True
+    """Whether the model computes every text at the length of the batch's longest. If not, a batch is cut by
+    its real tokens and in fair order: like lengths bring nothing.
+    """
 
     minimum_fill: float = 0.7
     """Least share of a batch's padded tokens that is real text."""
@@ -41,11 +47,22 @@ class BatchingSettings:
     inline_characters: int = 2_000
     """Texts with more characters than this in all are tokenised on a thread, however few they are."""
 
+    max_text_characters: int = MAX_TEXT_CHARACTERS
+    """A longer text is refused before the tokenizer sees it, truncation allowed or not: counting its tokens,
+    which whoever truncates is told, takes time that grows with it (2 s a million characters).
+    """
+
     probe_seconds: float = 10.0
     """A probe not answered by then says that the device is dead."""
 
     def __post_init__(self) -> None:
-        for name in ("max_batch_tokens", "max_batch_items", "max_waiting_tokens", "look_ahead"):
+        for name in (
+            "max_batch_tokens",
+            "max_batch_items",
+            "max_waiting_tokens",
+            "look_ahead",
+            "max_text_characters",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"batching.{name} must be at least 1, not {getattr(self, name)}")
         for name in ("inline_texts", "inline_characters"):

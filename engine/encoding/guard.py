@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from precall.engine.encoding.encoder import Encoder, TextRole
 from precall.engine.encoding.numerics import unit_rows
+from precall.engine.encoding.reranker import Reranker
 from precall.engine.errors import ModelUnavailable, NumericsError, PrecallError
 
 PROBE_TEXT = "Is the model answering?"
@@ -15,6 +16,12 @@ PROBE_TEXT = "Is the model answering?"
 
 MINIMUM_AGREEMENT = 0.9999
 """Least cosine between two computations of the same text, whatever the batch."""
+
+LONGEST_CHECKED_WORDS = 512
+"""A model that takes tens of thousands of tokens must not take minutes to start on a processor."""
+
+MAXIMUM_SCORE_DIFFERENCE = 1e-2
+"""Between two computations of the same pair: float32 keeps them within 1e-3, bfloat16 has two digits less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +74,8 @@ class NumericsGuard:
         _require_agreement(batch, repeat, check="repeat_equals_first")
 
     def _length_mix(self) -> list[str]:
-        """Texts from one word to half the limit, so that padding would show."""
-        longest = self._encoder.card.max_tokens // 2
+        """Texts from one word to half the limit, within reason, so that padding would show."""
+        longest = min(self._encoder.card.max_tokens // 2, LONGEST_CHECKED_WORDS)
         return [" ".join(["memory"] * words) for words in sorted({1, 5, 17, min(60, longest), longest})]
 
     def _vectors(self, texts: Sequence[str], role: TextRole, *, check: str) -> NDArray[np.float32]:
@@ -98,6 +105,40 @@ class NumericsGuard:
                 metadata={"check": check, "text": str(row)},
             ) from fault
         return checked.vectors
+
+
+class RerankerGuard:
+    """The same for a reranker: a batch of unlike pairs = each alone = the batch once more. Blocking."""
+
+    _QUERY = "What food must Dana avoid?"
+    _DOCUMENTS = ("Dana is allergic to peanuts.", "The kettle is broken again. " * 12, "memory")
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+
+    def check(self) -> None:
+        """Raises ``NumericsError`` (``metadata["check"]`` names it) or ``ModelUnavailable``."""
+        singles = np.concatenate([self._scores([document]) for document in self._DOCUMENTS])
+        batch = self._scores(self._DOCUMENTS)
+        for check, first, second in (
+            ("batch_equals_single", singles, batch),
+            ("repeat_equals_first", batch, self._scores(self._DOCUMENTS)),
+        ):
+            difference = float(np.abs(first - second).max())
+            if not difference <= MAXIMUM_SCORE_DIFFERENCE:
+                raise NumericsError(
+                    f"the reranker's check {check!r} failed: the scores of one pair differ by "
+                    f"{difference:.4f} (at most {MAXIMUM_SCORE_DIFFERENCE}); do not serve with this runtime",
+                    metadata={"check": check, "difference": f"{difference:.6f}"},
+                )
+
+    def _scores(self, documents: Sequence[str]) -> NDArray[np.float32]:
+        """Float32, shape ``(len(documents),)``."""
+        pairs = [self._reranker.tokenize(self._QUERY, document, truncate=True) for document in documents]
+        batch = self._reranker.score(pairs)
+        for fault in batch.errors.values():
+            raise fault
+        return batch.scores
 
 
 def _require_agreement(first: NDArray[np.float32], second: NDArray[np.float32], *, check: str) -> None:

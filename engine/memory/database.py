@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from precall.engine.errors import ConfigurationError, StorageUnavailable, TenantNotFound, TenantQuarantined
+from precall.engine.memory.rows import DamagedRow
 from precall.engine.memory.schema import APPLICATION_ID, SCHEMA_VERSION
 
 BUSY_MILLISECONDS: Final = 5_000
@@ -36,23 +37,27 @@ _UNREADABLE_TEXT = "Could not decode to UTF-8"
 
 @contextmanager
 def translated_errors(name: str) -> Iterator[None]:
-    """Raise StorageUnavailable for a disk that refuses and TenantQuarantined for a damaged file.
+    """Raise StorageUnavailable for a disk that refuses and TenantQuarantined for a damaged file or row.
 
     Any other SQLite error is a fault of ours and passes through.
     """
     try:
         yield
+    except DamagedRow as error:
+        raise _damaged(name, error) from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
         if code in _DAMAGE or str(error).startswith(_UNREADABLE_TEXT):
-            raise TenantQuarantined(
-                f"the file of tenant {name!r} is damaged ({error}): restore it from a backup"
-            ) from error
+            raise _damaged(name, error) from error
         if code in _REFUSED:
             raise StorageUnavailable(
                 f"the disk refused a request for tenant {name!r} ({error}); nothing of it was kept"
             ) from error
         raise
+
+
+def _damaged(name: str, error: Exception) -> TenantQuarantined:
+    return TenantQuarantined(f"the file of tenant {name!r} is damaged ({error}): restore it from a backup")
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:

@@ -73,6 +73,7 @@ def named_by_source(
     connection: sqlite3.Connection, source: Source, visible_from: Rung | None
 ) -> NamedMemories:
     """Those that match every field that is given. Raises InvalidInput when too little is given."""
+    source.check_length()
     if source.memory_ids:
         raise InvalidInput("forget what derives from memories by deleting those memories")
     if source.turn_id and not source.conversation_id:

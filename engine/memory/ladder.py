@@ -28,8 +28,12 @@ class Rung:
         """A reader sees its own rung and the ones above it: never below, never sideways."""
         return self.values == reader.values[: self.depth]
 
+    def is_in_line_with(self, other: "Rung") -> bool:
+        """Whether one of the two is the other or stands above it."""
+        return self.is_visible_from(other) or other.is_visible_from(self)
+
     def lineage(self) -> tuple["Rung", ...]:
-        """This rung and the ones above it, the narrowest first."""
+        """The rung itself and the ones above it, the narrowest first."""
         return tuple(Rung(self.values[:depth]) for depth in range(self.depth, 0, -1))
 
 

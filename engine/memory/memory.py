@@ -17,6 +17,12 @@ MAX_KEY_CHARACTERS: Final = 512
 MAX_METADATA_ENTRIES: Final = 64
 MAX_METADATA_CHARACTERS: Final = 4_096
 MAX_QUESTIONS: Final = 32
+MAX_QUESTION_CHARACTERS: Final = 2_000
+MAX_QUESTIONS_CHARACTERS: Final = 16_000
+"""Of all questions of a memory together: they are analysed, indexed and pushed like its text."""
+
+MAX_SOURCE_CHARACTERS: Final = 512
+"""Of a conversation's id, a turn's id, and a uri."""
 
 
 class MemoryKind(Enum):
@@ -41,6 +47,15 @@ class Source:
     turn_id: str = ""
     uri: str = ""
     memory_ids: tuple[str, ...] = ()
+
+    def check_length(self) -> None:
+        """Raises InvalidInput for a field that is too long."""
+        for name in ("conversation_id", "turn_id", "uri"):
+            characters = len(getattr(self, name))
+            if characters > MAX_SOURCE_CHARACTERS:
+                raise InvalidInput(
+                    f"source.{name} has {characters} characters, at most {MAX_SOURCE_CHARACTERS}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +97,16 @@ class NewMemory:
                 raise InvalidInput(f"{name} must lie between 0 and 1, it is {value}")
         if len(self.questions) > MAX_QUESTIONS:
             raise InvalidInput(f"{len(self.questions)} questions, at most {MAX_QUESTIONS}")
+        for number, question in enumerate(self.questions):
+            if len(question) > MAX_QUESTION_CHARACTERS:
+                raise InvalidInput(
+                    f"questions[{number}] has {len(question)} characters, at most {MAX_QUESTION_CHARACTERS}"
+                )
+        if (characters := sum(map(len, self.questions))) > MAX_QUESTIONS_CHARACTERS:
+            raise InvalidInput(
+                f"the questions have {characters} characters in all, at most {MAX_QUESTIONS_CHARACTERS}"
+            )
+        self.source.check_length()
         if len(self.metadata) > MAX_METADATA_ENTRIES:
             raise InvalidInput(f"{len(self.metadata)} metadata entries, at most {MAX_METADATA_ENTRIES}")
         if sum(len(k) + len(v) for k, v in self.metadata.items()) > MAX_METADATA_CHARACTERS:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.encoding.encoder import TokenUsage
-from precall.engine.errors import AlreadyExists, InvalidInput, InvalidScope, InvalidVector
+from precall.engine.errors import AlreadyExists, InvalidInput, InvalidScope, InvalidVector, PrecallError
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.memory import NewMemory
 
@@ -34,33 +34,28 @@ def check_batch(batch: Sequence[PreparedMemory], *, ladder: Ladder, dimension: i
         raise InvalidInput("the batch is empty: write at least one memory")
     positions: dict[str, int] = {}
     for position, prepared in enumerate(batch):
-        _check_memory(prepared.memory, position, ladder)
-        _check_vector(prepared.vector, position, dimension)
-        if not all(np.isfinite(np.float32(weight)) for weight in prepared.impacts.values()):
-            raise InvalidInput(f"memory {position}: a keyword weight is no number", metadata=_at(position))
-        first = positions.setdefault(prepared.memory.id, position)
-        if first != position:
-            raise AlreadyExists(
-                f"memory {position}: id {prepared.memory.id!r} is that of memory {first} as well",
-                metadata=_at(position),
-            )
+        try:
+            _check_memory(prepared.memory, ladder)
+            _check_vector(prepared.vector, dimension)
+            if not all(np.isfinite(np.float32(weight)) for weight in prepared.impacts.values()):
+                raise InvalidInput("a keyword weight is no number")
+            first = positions.setdefault(prepared.memory.id, position)
+            if first != position:
+                raise AlreadyExists(f"id {prepared.memory.id!r} is that of item {first} as well")
+        except PrecallError as error:
+            raise error.at(position) from error
 
 
-def _check_memory(memory: NewMemory, position: int, ladder: Ladder) -> None:
+def _check_memory(memory: NewMemory, ladder: Ladder) -> None:
     if not 1 <= len(memory.id) <= MAX_ID_CHARACTERS or not memory.id.isprintable():
-        raise InvalidInput(
-            f"memory {position}: an id has 1 to {MAX_ID_CHARACTERS} printable characters",
-            metadata=_at(position),
-        )
+        raise InvalidInput(f"an id has 1 to {MAX_ID_CHARACTERS} printable characters")
     if not 1 <= memory.rung.depth <= len(ladder.levels):
         raise InvalidScope(
-            f"memory {position}: its rung has {memory.rung.depth} levels, this tenant's ladder is "
-            f"{' > '.join(ladder.levels)}",
-            metadata=_at(position),
+            f"the rung has {memory.rung.depth} levels, this tenant's ladder is {' > '.join(ladder.levels)}"
         )
     moments = (memory.event_time, memory.said_time, memory.valid_from, memory.valid_until, memory.expires_at)
     if any(moment is not None and moment.tzinfo is None for moment in moments):
-        raise InvalidInput(f"memory {position}: a moment has no time zone", metadata=_at(position))
+        raise InvalidInput("a moment has no time zone")
     source = memory.source
     words = (
         *memory.rung.values, memory.text, memory.key, source.conversation_id, source.turn_id, source.uri,
@@ -69,23 +64,15 @@ def _check_memory(memory: NewMemory, position: int, ladder: Ladder) -> None:
     try:
         "".join(words).encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"memory {position} holds a lone surrogate: send well-formed Unicode", metadata=_at(position)
-        ) from error
+        raise InvalidInput("a lone surrogate stands in it: send well-formed Unicode") from error
 
 
-def _check_vector(vector: NDArray[np.float16], position: int, dimension: int) -> None:
+def _check_vector(vector: NDArray[np.float16], dimension: int) -> None:
     if vector.dtype != np.float16 or vector.shape != (dimension,):
         raise InvalidVector(
-            f"memory {position}: the vector is {vector.dtype} of shape {vector.shape}, "
-            f"float16 of shape ({dimension},) is needed",
-            metadata=_at(position),
+            f"the vector is {vector.dtype} of shape {vector.shape}, float16 of shape ({dimension},) is needed"
         )
     if not np.isfinite(vector).all():
-        raise InvalidVector(f"memory {position}: the vector holds NaN or infinity", metadata=_at(position))
+        raise InvalidVector("the vector holds NaN or infinity")
     if not vector.any():
-        raise InvalidVector(f"memory {position}: the vector is zero", metadata=_at(position))
-
-
-def _at(position: int) -> dict[str, str]:
-    return {"position": str(position)}
+        raise InvalidVector("the vector is zero")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from precall.engine.errors import InvalidInput
 from precall.engine.memory.ladder import Rung
-from precall.engine.memory.memory import IndexedMemory, Memory
+from precall.engine.memory.memory import MAX_KEY_CHARACTERS, IndexedMemory, Memory
 from precall.engine.memory.rows import (
     INDEXED_COLUMNS,
     MEMORY_COLUMNS,
@@ -120,9 +120,11 @@ def page(
 
 
 def read_history(connection: sqlite3.Connection, rung: Rung, key: str) -> History:
-    """Empty when nothing was said under the key. Raises InvalidInput for an empty key."""
+    """Empty when nothing was said under the key. Raises InvalidInput for an empty or too long key."""
     if not key:
         raise InvalidInput("the key is empty: history is kept by key")
+    if len(key) > MAX_KEY_CHARACTERS:
+        raise InvalidInput(f"the key has {len(key)} characters, at most {MAX_KEY_CHARACTERS}")
     rows = connection.execute(
         f"SELECT {MEMORY_COLUMNS} {_MEMORIES} WHERE r.path = ? AND m.key_digest = ? "
         "ORDER BY m.event_time DESC, m.number DESC",

@@ -11,11 +11,13 @@ from precall.engine.errors import ConfigurationError, InvalidInput, StorageUnava
 from precall.engine.memory.creation import (
     COMPANION_SUFFIXES,
     UNFINISHED_SUFFIX,
+    create_database,
     remove_companions,
     remove_database,
     synchronize_folder,
 )
 from precall.engine.memory.ladder import Ladder
+from precall.engine.memory.reserve import Reserve
 from precall.engine.memory.store import TenantStore
 
 FILE_SUFFIX: Final = ".db"
@@ -38,6 +40,7 @@ class TenantRegistry:
         self._stores: dict[str, TenantStore] = {}
         self._lock_descriptor: int | None = _own(folder)
         self._sweep()
+        self._reserve = Reserve(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -52,13 +55,14 @@ class TenantRegistry:
         path = self._path(tenant_id)
         with self._guard:
             self._refuse_closed()
-            store = self._stores[tenant_id] = TenantStore.create(
+            create_database(
                 path,
                 tenant_id=tenant_id,
                 ladder=ladder,
                 model_fingerprint=model_fingerprint,
                 dimension=dimension,
             )
+            store = self._stores[tenant_id] = TenantStore.open(path, reserve=self._reserve)
             return store
 
     def open(self, tenant_id: str) -> TenantStore:
@@ -72,7 +76,7 @@ class TenantRegistry:
             self._refuse_closed()
             store = self._stores.get(tenant_id)
             if store is None or store.closed:
-                store = TenantStore.open(path)
+                store = TenantStore.open(path, reserve=self._reserve)
                 if store.tenant_id != tenant_id:
                     store.close()
                     raise ConfigurationError(
@@ -122,6 +126,7 @@ class TenantRegistry:
             for store in self._stores.values():
                 store.close()
             self._stores.clear()
+            self._reserve.release()
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 

@@ -1,4 +1,9 @@
-"""Memories to rows of the ``memories`` table and back."""
+"""Memories to rows of the ``memories`` table and back.
+
+Two checksums stand in each row, for SQLite has none: a disk that flips a bit inside a text or a vector leaves
+a row that reads well and is wrong. What may change later (``state``, ``superseded_version``) is outside of
+them, and held together by the checks of the schema.
+"""
 
 import json
 from collections.abc import Sequence
@@ -6,10 +11,10 @@ from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 
-from precall.engine.errors import TenantQuarantined
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import (
     IndexedMemory,
@@ -30,18 +35,23 @@ _STATES = (MemoryState.CURRENT, MemoryState.SUPERSEDED)
 Row = Sequence[Any]
 """What SQLite hands out: its types are known to the schema, not to Python."""
 
-MEMORY_COLUMNS: Final = (
-    "m.id, r.path, m.state, m.kind, m.pinned, m.confidence, m.importance, m.event_time, m.said_time, "
-    "m.valid_from, m.valid_until, m.expires_at, m.created_at, m.created_version, m.superseded_version, "
-    "m.tokens_given, m.tokens_used, m.text, m.key, m.conversation_id, m.turn_id, m.uri, m.derived_from, "
-    "m.questions, m.metadata"
-)
+_SAID = (
+    "id", "kind", "pinned", "confidence", "importance", "event_time", "said_time", "valid_from",
+    "valid_until", "expires_at", "created_at", "created_version", "tokens_given", "tokens_used", "text",
+    "key", "conversation_id", "turn_id", "uri", "derived_from", "questions", "metadata",
+)  # fmt: skip
+
+MEMORY_COLUMNS: Final = f"m.state, m.superseded_version, m.said_checksum, r.path, m.{', m.'.join(_SAID)}"
 """What `decode_memory` takes, from ``memories m JOIN rungs r``."""
 
-INDEXED_COLUMNS: Final = f"{MEMORY_COLUMNS}, m.vector, m.impact_terms, m.impact_weights"
+INDEXED_COLUMNS: Final = f"{MEMORY_COLUMNS}, m.vector, m.impact_terms, m.impact_weights, m.indexed_checksum"
 """What `decode_indexed_memory` takes."""
 
-_INDEX_COLUMN_COUNT = 3
+_INDEX_COLUMN_COUNT = 4
+
+
+class DamagedRow(Exception):
+    """A row that `encode_memory` cannot have written; the database tells whose it is."""
 
 
 def digest(words: str) -> bytes | None:
@@ -70,14 +80,16 @@ def encode_memory(
     """Column -> value. A memory that is stored as history was superseded by the version that stored it."""
     memory, source = prepared.memory, prepared.memory.source
     vector = prepared.vector.astype("<f2").tobytes()
-    return {
+    impact_terms = _json(tuple(prepared.impacts))
+    impact_weights = np.fromiter(prepared.impacts.values(), "<f4").tobytes()
+    columns: dict[str, object] = {
         "id": memory.id,
         "rung": rung,
         "state": state,
         "kind": memory.kind.value,
         "pinned": int(memory.pinned),
-        "confidence": float(memory.confidence),
-        "importance": float(memory.importance),
+        "confidence": memory.confidence + 0.0,  # SQLite keeps no -0.0, and the checksum would see it go
+        "importance": memory.importance + 0.0,
         "event_time": to_unix_microseconds(memory.event_time),
         "said_time": to_unix_microseconds(memory.said_time),
         "valid_from": _encode_moment(memory.valid_from),
@@ -101,19 +113,25 @@ def encode_memory(
         "derived_from": _json(source.memory_ids),
         "questions": _json(memory.questions),
         "metadata": _json(dict(memory.metadata)),
-        "impact_terms": _json(tuple(prepared.impacts)),
-        "impact_weights": np.fromiter(prepared.impacts.values(), "<f4").tobytes(),
+        "impact_terms": impact_terms,
+        "impact_weights": impact_weights,
+        "indexed_checksum": _indexed_checksum(vector, impact_terms, impact_weights),
     }
+    said = [columns[name] for name in _SAID]
+    return columns | {"said_checksum": _said_checksum(encode_rung(memory.rung), said)}
 
 
 def decode_memory(row: Row) -> Memory:
-    """Raises TenantQuarantined when the row cannot have been written by `encode_memory`."""
+    """Raises DamagedRow."""
+    state, superseded_version, checksum, path, *said = row
     (
-        identity, path, state, kind, pinned, confidence, importance, event_time, said_time, valid_from,
-        valid_until, expires_at, created_at, created_version, superseded_version, tokens_given, tokens_used,
-        text, key, conversation_id, turn_id, uri, derived_from, questions, metadata,
-    ) = row  # fmt: skip
+        identity, kind, pinned, confidence, importance, event_time, said_time, valid_from, valid_until,
+        expires_at, created_at, created_version, tokens_given, tokens_used, text, key,
+        conversation_id, turn_id, uri, derived_from, questions, metadata,
+    ) = said  # fmt: skip
     try:
+        if _said_checksum(path, said) != checksum:
+            raise ValueError("the checksum is that of other words")
         return Memory(
             id=identity,
             rung=decode_rung(path),
@@ -139,22 +157,32 @@ def decode_memory(row: Row) -> Memory:
             tokens_used=tokens_used,
         )
     except (ValueError, TypeError, OverflowError, IndexError) as error:
-        raise TenantQuarantined(f"memory {identity!r} is damaged on disk: restore the tenant") from error
+        raise DamagedRow(f"memory {identity!r} is not what was written: {error}") from error
 
 
 def decode_indexed_memory(row: Row, *, dimension: int) -> IndexedMemory:
-    """The vector is a read-only array. Raises TenantQuarantined for a damaged row."""
+    """The vector is a read-only array. Raises DamagedRow."""
     memory = decode_memory(row[:-_INDEX_COLUMN_COUNT])
-    vector_bytes, terms_text, weight_bytes = row[-_INDEX_COLUMN_COUNT:]
+    vector_bytes, terms_text, weight_bytes, checksum = row[-_INDEX_COLUMN_COUNT:]
     try:
+        if _indexed_checksum(vector_bytes, terms_text, weight_bytes) != checksum:
+            raise ValueError("the checksum is that of another vector or of other terms")
         vector = np.frombuffer(vector_bytes, "<f2").astype(np.float16, copy=False)
         weights: list[float] = np.frombuffer(weight_bytes, "<f4").tolist()
         impacts = dict(zip(json.loads(terms_text), weights, strict=True))
         if vector.shape != (dimension,) or not np.isfinite(vector).all():
             raise ValueError("not a vector of this tenant's model")
-    except (ValueError, TypeError) as error:
-        raise TenantQuarantined(f"memory {memory.id!r} is damaged on disk: restore the tenant") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DamagedRow(f"memory {memory.id!r} is not what was written: {error}") from error
     return IndexedMemory(memory, vector, impacts)
+
+
+def _said_checksum(path: str, said: Sequence[object]) -> int:
+    return crc32(_json([path, *said]).encode())
+
+
+def _indexed_checksum(vector: bytes, impact_terms: str, impact_weights: bytes) -> int:
+    return crc32(impact_weights, crc32(impact_terms.encode(), crc32(vector)))
 
 
 def _json(value: object) -> str:

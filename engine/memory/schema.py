@@ -3,9 +3,9 @@
 How deleted text is destroyed. ``PRAGMA secure_delete`` overwrites what is freed, but when SQLite balances a
 b-tree it copies cells between pages and leaves stale copies in the gaps (measured on 3.40.1: about one
 deleted text in 3,000 could still be read from the file). Overflow pages are never copied. So pages are small,
-a row's fixed part, vector and ballast come first, and every column that holds the writer's words begins
-behind the part of a row that SQLite keeps in the b-tree. No index holds words either, only digests.
-Ids and the values of a scope are names, not words, and stand outside this guarantee.
+a row's fixed part, vector and ballast come first, and every column that holds the writer's words, or their
+checksum, begins behind the part of a row that SQLite keeps in the b-tree. No index holds words either, only
+digests. Ids and the values of a scope are names, not words, and stand outside this guarantee.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from precall.engine.memory.memory import MemoryKind
 APPLICATION_ID: Final = 0x70726361
 """Stands in the file's header ("prca"): tells a tenant's file from any other SQLite database."""
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Kept in ``PRAGMA user_version``; raised by whoever changes a table."""
 
 PAGE_BYTES: Final = 512
@@ -78,8 +78,10 @@ STATEMENTS: Final = (
         derived_from        TEXT NOT NULL,             -- JSON array of memory ids
         questions           TEXT NOT NULL,             -- JSON array
         metadata            TEXT NOT NULL,             -- JSON object
+        said_checksum       INTEGER NOT NULL,          -- CRC-32 of what was said and never changes
         impact_terms        TEXT NOT NULL,             -- JSON array
         impact_weights      BLOB NOT NULL,             -- little-endian float32, one a term
+        indexed_checksum    INTEGER NOT NULL,          -- CRC-32 of vector, terms and weights
         CHECK ((state = 0) = (superseded_version = 0)),
         CHECK (state = 0 OR key_digest IS NOT NULL),
         CHECK ((key = '') = (key_digest IS NULL)),

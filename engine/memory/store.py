@@ -21,7 +21,10 @@ from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory, check_batch
 from precall.engine.memory.reading import FoundMemories, History, MemoryPage, RungCount
 from precall.engine.memory.requests import Request
+from precall.engine.memory.reserve import NO_RESERVE, Reserve
 from precall.engine.memory.writing import BatchWriter
+
+_NamedBy = Callable[[sqlite3.Connection], NamedMemories]
 
 
 class TenantStore:
@@ -35,9 +38,12 @@ class TenantStore:
     TenantQuarantined (the file is damaged).
     """
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, database: Database, *, clock: Callable[[], float] = time.time, reserve: Reserve = NO_RESERVE
+    ) -> None:
         """Use `create` or `open`. Raises TenantQuarantined for a file without readable settings."""
         self._database = database
+        self._reserve = reserve
         self._clock = clock
         with database.reading() as connection:
             row = connection.execute(
@@ -66,13 +72,16 @@ class TenantStore:
         return cls.open(path)
 
     @classmethod
-    def open(cls, path: Path, *, clock: Callable[[], float] = time.time) -> Self:
-        """``clock``: Unix seconds. Raises TenantNotFound, TenantQuarantined, or ConfigurationError for a
-        file of another schema version. The time it takes does not depend on the number of memories.
+    def open(
+        cls, path: Path, *, clock: Callable[[], float] = time.time, reserve: Reserve = NO_RESERVE
+    ) -> Self:
+        """``clock``: Unix seconds. ``reserve``: room for destructions on a full disk. The time it takes does
+        not depend on the number of memories. Raises TenantNotFound, TenantQuarantined, or ConfigurationError
+        for a file of another schema version.
         """
         database = Database(path)
         try:
-            return cls(database, clock=clock)
+            return cls(database, clock=clock, reserve=reserve)
         except BaseException:
             database.close()
             raise
@@ -108,16 +117,20 @@ class TenantStore:
     def closed(self) -> bool:
         return self._database.closed
 
-    def write(self, batch: Sequence[PreparedMemory], *, request_id: str | None = None) -> WriteOutcome:
+    def write(
+        self, batch: Sequence[PreparedMemory], *, request_id: str | None = None, branch: Rung | None = None
+    ) -> WriteOutcome:
         """Store a batch, whole or not at all, under one new version.
 
         A memory with a key supersedes the rung's current one under that key if its event time is the same or
         later; otherwise it is filed as history at once. Inside a batch the order of the batch counts. A
         request that was answered before changes nothing and gets its outcome again.
 
+        ``branch``: the writer knows this rung, those above and those below it, and no memory elsewhere.
+
         Raises AlreadyExists (an id is taken), NotFound (an origin in ``source.memory_ids`` is neither stored
-        nor earlier in the batch), InvalidInput, InvalidScope, InvalidVector; all but a reused ``request_id``
-        name the position, in ``metadata["position"]`` too.
+        where the writer knows it nor earlier in the batch), InvalidInput, InvalidScope, InvalidVector; all
+        but a reused ``request_id`` name the position, in ``metadata["position"]`` too.
         """
         check_batch(batch, ladder=self.ladder, dimension=self.dimension)
         request = Request.of_write(request_id, [prepared.memory for prepared in batch])
@@ -126,7 +139,7 @@ class TenantStore:
                 return WriteOutcome.replay(stored)
             now = int(self._clock() * 1_000_000)
             version = reading.read_version(connection) + 1
-            outcome = BatchWriter(connection, version, now, self.dimension).write(batch)
+            outcome = BatchWriter(connection, version, now, self.dimension, branch).write(batch)
             if request:
                 request.store(connection, outcome.to_json(), now=now)
         if self._erasure_is_pending:
@@ -243,10 +256,30 @@ class TenantStore:
         """Idempotent; later calls raise StorageUnavailable."""
         self._database.close()
 
-    def _destroy(
-        self, request: Request | None, named_by: Callable[[sqlite3.Connection], NamedMemories]
-    ) -> DeleteOutcome:
+    def _destroy(self, request: Request | None, named_by: _NamedBy) -> DeleteOutcome:
         """One destruction: the version stays if nothing was there to destroy."""
+        try:
+            outcome = self._destroy_once(request, named_by)
+        except StorageUnavailable:
+            outcome = self._destroy_in_reserve(request, named_by)
+        if outcome.deleted and not outcome.replayed:
+            self._erasure_is_pending = True
+            self._try_to_erase()
+        self._reserve.fill()
+        return outcome
+
+    def _destroy_in_reserve(self, request: Request | None, named_by: _NamedBy) -> DeleteOutcome:
+        """A second try, in the room of the reserve and of the log, which refused writes leave long."""
+        self._reserve.release()
+        self._try_to_erase()
+        try:
+            return self._destroy_once(request, named_by)
+        except StorageUnavailable:  # too much at once: keep the room for a smaller destruction
+            self._try_to_erase()
+            self._reserve.fill()
+            raise
+
+    def _destroy_once(self, request: Request | None, named_by: _NamedBy) -> DeleteOutcome:
         with self._database.writing() as connection:
             if request and (stored := request.stored_outcome(connection)) is not None:
                 return DeleteOutcome.replay(stored)
@@ -259,9 +292,6 @@ class TenantStore:
             outcome = DeleteOutcome(version, deleted, named.missing_ids)
             if request:
                 request.store(connection, outcome.to_json(), now=int(self._clock() * 1_000_000))
-        if deleted:
-            self._erasure_is_pending = True
-            self._try_to_erase()
         return outcome
 
     def _try_to_erase(self) -> None:

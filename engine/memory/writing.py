@@ -15,6 +15,7 @@ from precall.engine.memory.rows import (
     INDEXED_COLUMNS,
     SUPERSEDED,
     decode_indexed_memory,
+    decode_rung,
     digest,
     encode_memory,
     encode_rung,
@@ -25,7 +26,7 @@ _COLUMNS = (
     "valid_from", "valid_until", "expires_at", "created_at", "created_version", "superseded_version",
     "tokens_given", "tokens_used", "key_digest", "conversation_digest", "uri_digest", "vector", "ballast",
     "text", "key", "conversation_id", "turn_id", "uri", "derived_from", "questions", "metadata",
-    "impact_terms", "impact_weights",
+    "said_checksum", "impact_terms", "impact_weights", "indexed_checksum",
 )  # fmt: skip
 _INSERT = f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES (:{', :'.join(_COLUMNS)})"
 
@@ -38,6 +39,9 @@ class BatchWriter:
     version: int
     now: int
     dimension: int
+    branch: Rung | None = None
+    """Origins that do not stand in line with this rung are as good as missing; None: all of them count."""
+
     _rung_numbers: dict[Rung, int] = field(default_factory=dict)
     _states: dict[str, MemoryState] = field(default_factory=dict)
     _removed: list[RemovedMemory] = field(default_factory=list)
@@ -70,10 +74,8 @@ class BatchWriter:
         first = min((positions[row[0]] for row in taken), default=None)
         if first is not None:
             raise AlreadyExists(
-                f"memory {first}: id {batch[first].memory.id!r} is taken: choose another, "
-                "or supersede by a key",
-                metadata={"position": str(first)},
-            )
+                f"id {batch[first].memory.id!r} is taken: choose another, or supersede by a key"
+            ).at(first)
 
     def _store(self, position: int, prepared: PreparedMemory) -> tuple[str, ...]:
         """Insert one memory; the ids that it supersedes."""
@@ -120,15 +122,17 @@ class BatchWriter:
 
     def _link_origins(self, position: int, prepared: PreparedMemory, number: int | None) -> None:
         for origin in dict.fromkeys(prepared.memory.source.memory_ids):
-            inserted = self.connection.execute(
-                "INSERT INTO derivations SELECT number, ? FROM memories WHERE id = ? AND number <> ?",
-                (number, origin, number),
-            )
-            if not inserted.rowcount:
-                raise NotFound(
-                    f"memory {position} is derived from {origin!r}, which does not exist (any more)",
-                    metadata={"position": str(position)},
-                )
+            row = self.connection.execute(
+                "SELECT m.number, r.path FROM memories m JOIN rungs r ON r.number = m.rung "
+                "WHERE m.id = ? AND m.number <> ?",
+                (origin, number),
+            ).fetchone()
+            if row is None or not self._may_derive_from(decode_rung(row[1])):
+                raise NotFound(f"it is derived from {origin!r}, which does not exist (any more)").at(position)
+            self.connection.execute("INSERT INTO derivations VALUES (?, ?)", (row[0], number))
+
+    def _may_derive_from(self, rung: Rung) -> bool:
+        return self.branch is None or rung.is_in_line_with(self.branch)
 
     def _rung_number(self, rung: Rung) -> int:
         number = self._rung_numbers.get(rung)

@@ -41,10 +41,7 @@ class AdminService(AdminServiceServicer):
 
     async def GetTenant(self, request: admin_pb2.GetTenantRequest, context: Context) -> admin_pb2.Tenant:
         current_call().principal.require_tenant(request.id)
-        try:
-            return await self._describe(await self._engine.tenant(request.id))
-        except TenantQuarantined:
-            return admin_pb2.Tenant(id=request.id, health=admin_pb2.TENANT_HEALTH_QUARANTINED)
+        return await self._open_and_describe(request.id)
 
     async def ListTenants(
         self, request: admin_pb2.ListTenantsRequest, context: Context
@@ -133,7 +130,14 @@ class AdminService(AdminServiceServicer):
     async def _describe_briefly(self, tenant_id: str) -> admin_pb2.Tenant:
         if not self._engine.is_open(tenant_id):
             return admin_pb2.Tenant(id=tenant_id, health=admin_pb2.TENANT_HEALTH_COLD)
-        return await self._describe(await self._engine.tenant(tenant_id))
+        return await self._open_and_describe(tenant_id)
+
+    async def _open_and_describe(self, tenant_id: str) -> admin_pb2.Tenant:
+        """One that is damaged is told of as such: it must not hide the others."""
+        try:
+            return await self._describe(await self._engine.tenant(tenant_id))
+        except TenantQuarantined:
+            return admin_pb2.Tenant(id=tenant_id, health=admin_pb2.TENANT_HEALTH_QUARANTINED)
 
     async def _describe(self, tenant: Tenant) -> admin_pb2.Tenant:
         counts = await asyncio.to_thread(tenant.store.counts)

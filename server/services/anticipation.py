@@ -30,6 +30,9 @@ from precall.server.streams import StreamBook
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+MAX_USED_PREDICTORS: Final = 100_000
+"""In all reads of one report: a name for each item that a read gave out."""
+
 _ROLES: Final[dict[int, TurnRole]] = {
     anticipation_pb2.TURN_ROLE_USER: TurnRole.USER,
     anticipation_pb2.TURN_ROLE_ASSISTANT: TurnRole.ASSISTANT,
@@ -81,12 +84,12 @@ class AnticipationService(AnticipationServiceServicer):
         tenant = await self._engine.tenant(principal.tenant)
         rung = rung_of(request.scope, tenant.ladder)
         principal.require_read(rung)
-        self._book.require_stream(stream_id, principal.key_id)
+        self._book.require_openable(session_id, stream_id, principal.key_id)
 
         partitions = await tenant.partitions(rung)
         # From here to the end nothing is awaited: the session starts at the version that its partitions have.
         version = tenant.version
-        self._book.open_session(session_id, stream_id, principal.key_id)
+        self._book.require_openable(session_id, stream_id, principal.key_id)
         self._engine.anticipator.open_session(
             tenant_id=tenant.id,
             stream_id=stream_id,
@@ -99,6 +102,7 @@ class AnticipationService(AnticipationServiceServicer):
             max_items=request.max_items,
             max_bytes=request.max_bytes,
         )
+        self._book.open_session(session_id, stream_id, principal.key_id)  # last: what was refused is not open
         return anticipation_pb2.OpenSessionResponse(
             version=version,
             model_fingerprint=self._engine.encoder.card.fingerprint,
@@ -152,6 +156,8 @@ class AnticipationService(AnticipationServiceServicer):
         reports = len(request.reads) + len(request.pushes)
         if reports > MAX_IDS:
             raise InvalidInput(f"{reports} reports, at most {MAX_IDS}: send them more often")
+        if sum(len(read.used_predictors) for read in request.reads) > MAX_USED_PREDICTORS:
+            raise InvalidInput(f"over {MAX_USED_PREDICTORS} used_predictors: send reports more often")
         for read in request.reads:
             self._reports.take_read(read)
         for push in request.pushes:

@@ -19,6 +19,7 @@ from precall.server.encoder_files import encoder_fingerprint, read_in_chunks
 from precall.server.mapping.values import enumerated, refuse_unsupported, stage_timings, token_usage
 from precall.server.mapping.vectors import require_fingerprint, vector_dtype, vectors_message
 from precall.server.model import ServedModel
+from precall.server.services.reranking import RerankMethod
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -46,6 +47,9 @@ class EmbeddingService(EmbeddingServiceServicer):
         self._engine = engine
         self._model = model
         self._max_batch = max_batch
+        self._reranking = (
+            None if model.reranker is None else RerankMethod(model.reranker, max_batch=max_batch)
+        )
 
     async def Embed(
         self, request: embedding_pb2.EmbedRequest, context: Context
@@ -87,7 +91,11 @@ class EmbeddingService(EmbeddingServiceServicer):
     async def Rerank(
         self, request: embedding_pb2.RerankRequest, context: Context
     ) -> embedding_pb2.RerankResponse:
-        raise NotSupported("this server does not rerank yet: use Search, which ranks by itself")
+        if self._reranking is None:
+            raise NotSupported(
+                "this server has no reranker: use Search, or start it with the setting reranker"
+            )
+        return await self._reranking.answer(request, current_call())
 
     async def GetModel(
         self, request: embedding_pb2.GetModelRequest, context: Context
@@ -116,7 +124,7 @@ class EmbeddingService(EmbeddingServiceServicer):
             require_fingerprint(request.model_fingerprint, card, "model_fingerprint")
         exported = self._model.exported
         if exported is None:
-            raise NotSupported("this server has no encoder for clients: let it embed the queries")
+            raise NotSupported(f"{card.name} has no encoder for clients: let the server embed the queries")
         manifest = embedding_pb2.ClientEncoderManifest(
             model_fingerprint=card.fingerprint,
             encoder_fingerprint=encoder_fingerprint(exported),

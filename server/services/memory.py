@@ -13,7 +13,7 @@ from precall.engine.engine import Engine
 from precall.engine.errors import InvalidInput, PermissionDenied, PrecallError, VersionNotReached
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import NewMemory, Source
-from precall.engine.memory.outcomes import WriteOutcome
+from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.tenant import Tenant
 from precall.proto import common_pb2, memory_pb2
 from precall.proto.memory_pb2_grpc import MemoryServiceServicer
@@ -59,7 +59,12 @@ class MemoryService(MemoryServiceServicer):
         memories = self._new_memories(request.memories, tenant, call.principal)
         vectors = self._given_vectors(request.memories)
         outcome = await tenant.write(
-            memories, vectors, request_id=request_id, truncate=request.truncate, deadline=call.deadline
+            memories,
+            vectors,
+            request_id=request_id,
+            truncate=request.truncate,
+            deadline=call.deadline,
+            branch=call.principal.pinned,
         )
         usage = await _usage(tenant, outcome)
         return memory_pb2.WriteMemoriesResponse(
@@ -132,11 +137,12 @@ class MemoryService(MemoryServiceServicer):
         request_id = optional_uuid(request.request_id, "request_id")
         ids = uuid_list(request.ids, "ids")
         tenant, rung = await self._readable(request.scope)
-        await _require_deletable(current_call().principal, tenant, ids, rung)
+        principal = current_call().principal
+        await _require_deletable(principal, tenant, ids, rung)
         outcome = await tenant.delete(ids, visible_from=rung, request_id=request_id)
         return memory_pb2.DeleteMemoriesResponse(
             version=outcome.version,
-            deleted_ids=[deleted.id for deleted in outcome.deleted],
+            deleted_ids=_known_ids(principal, outcome),
             missing_ids=outcome.missing_ids,
             replayed=outcome.replayed,
         )
@@ -146,10 +152,11 @@ class MemoryService(MemoryServiceServicer):
     ) -> memory_pb2.ForgetScopeResponse:
         request_id = optional_uuid(request.request_id, "request_id")
         tenant, rung = await self._readable(request.scope)
-        current_call().principal.require_write(rung)
+        principal = current_call().principal
+        principal.require_write(rung)
         outcome = await tenant.forget_scope(rung, request_id=request_id)
         return memory_pb2.ForgetScopeResponse(
-            version=outcome.version, deleted=len(outcome.deleted), replayed=outcome.replayed
+            version=outcome.version, deleted=len(_known_ids(principal, outcome)), replayed=outcome.replayed
         )
 
     async def ForgetSource(
@@ -168,7 +175,7 @@ class MemoryService(MemoryServiceServicer):
         outcome = await tenant.forget_source(source, visible_from=rung, request_id=request_id)
         return memory_pb2.ForgetSourceResponse(
             version=outcome.version,
-            deleted_ids=[deleted.id for deleted in outcome.deleted],
+            deleted_ids=_known_ids(principal, outcome),
             replayed=outcome.replayed,
         )
 
@@ -217,6 +224,15 @@ async def _require_deletable(principal: Principal, tenant: Tenant, ids: Sequence
         found = await asyncio.to_thread(tenant.store.get, ids, visible_from=rung)
         for memory in found.memories:
             principal.require_write(memory.rung)
+
+
+def _known_ids(principal: Principal, outcome: DeleteOutcome) -> list[str]:
+    """What went and the key may know of.
+
+    What was derived from a deleted memory goes with it on every rung, for a summary must not outlive what it
+    sums up; but that it stood on another user's rung is not for this key to learn.
+    """
+    return [deleted.id for deleted in outcome.deleted if principal.may_read(deleted.rung)]
 
 
 async def _usage(tenant: Tenant, outcome: WriteOutcome) -> dict[str, common_pb2.TokenUsage]:

@@ -401,3 +401,34 @@ async def test_nothing_is_kept_after_many_requests(batcher: Batcher, encoder: Fa
     assert not batcher._answers
     assert batcher._queue.is_idle
     batcher._queue.check_integrity()
+
+
+async def test_a_text_too_long_to_count_is_refused_before_it_is_tokenised(
+    encoder: FakeEncoder, observer: RecordingObserver
+) -> None:
+    """Truncation allowed or not: one such text would keep a thread of the tokenizer busy for seconds."""
+    batcher = Batcher(encoder, BatchingSettings(max_text_characters=50), observer)
+    await batcher.start()
+    seen: list[int] = []
+    tokenize = encoder.tokenize
+
+    def noting(text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+        seen.append(len(text))
+        return tokenize(text, role, truncate=truncate)
+
+    encoder.tokenize = noting  # type: ignore[method-assign]
+    try:
+        for truncate in (False, True):
+            fits, over = await batcher.embed(
+                ["x" * 50, "x" * 51],
+                TextRole.DOCUMENT,
+                tenant="acme",
+                work_class=WorkClass.INGEST,
+                truncate=truncate,
+            )
+            assert fits.error is None
+            assert isinstance(over.error, TextTooLong)
+            assert over.error.metadata == {"characters": "51", "character_limit": "50"}
+    finally:
+        await batcher.close()
+    assert set(seen) == {50}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from harness import ACME, DANA, remember, search
-from shell import Shell
+from shell import Shell, run_here
 
 SCOPE = ("--scope", "customer=acme", "--scope", "user=dana")
 
@@ -106,6 +106,52 @@ async def test_nothing_is_written_from_a_file_with_a_bad_line(shell: Shell, tmp_
     assert not listed.memories
 
 
+SCOPED = {"scope": {"customer": "acme", "user": "dana"}}
+IDS = [f"5f0c1d52-6f0f-4f7e-9d5e-00000000000{n}" for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"text": "\u200b\ufe0f\u202e"}, "text: holds only invisible characters"),
+        ({"text": "x" * 100_001}, "100001 characters"),
+        ({"text": "x", "id": "m-1"}, "id must be a UUID"),
+        ({"text": "x", "id": IDS[0].upper()}, "its id is that of line 1"),
+        ({"text": "x", "id": IDS[2]}, "origin (source.memory_ids) of line 2"),
+        ({"text": "x", "id": IDS[3], "source": {"memory_ids": [IDS[3]]}}, "must stand before"),
+        ({"text": "x", "source": {"memory_ids": ["m-1"]}}, "source.memory_ids[0] must be a UUID"),
+        ({"text": "x", "source": {"uri": "x" * 100_000}}, "source.uri"),
+        ({"text": "x", "key": "x" * 513}, "key has 513 characters"),
+        ({"text": "x", "questions": ["?"] * 33}, "33 questions"),
+        ({"text": "x", "metadata": {"a": "x" * 4096}}, "metadata is over 4096"),
+        ({"text": "x", "metadata": dict.fromkeys(map(str, range(65)), "")}, "65 metadata entries"),
+        (
+            {"text": "x", "valid_from": "2026-01-01T00:00:00Z", "valid_until": "2026-01-01T00:00:00Z"},
+            "valid_until must be after",
+        ),
+        ({"text": "x", "event_time": "0001-01-01T00:00:00+23:59"}, "event_time lies outside"),
+        ({"text": "x", "expires_at": "9999-12-31T23:59:59-23:59"}, "expires_at lies outside"),
+        ({"text": "x", "scope": {"user": "dana"}}, "its scope names user, that of line 3 customer:"),
+        ({"text": "x", "scope": {"customer": "acme", "team": "a"}}, "no ladder has both"),
+        ({"text": "x", "scope": {"customer": " acme"}}, "white space"),
+        ({"text": "x", "scope": {"Customer": "acme"}}, "no level name"),
+        ({"text": "x", "scope": {"customer": ""}}, "non-empty"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_can_be_seen_in_the_file_is_found_before_anything_is_sent(tmp_path, bad, words):
+    """No server runs here: to check the whole file comes first."""
+    file = tmp_path / "memories.jsonl"
+    good = [{"text": "x", "id": IDS[0]}, {"text": "x", "source": {"memory_ids": [IDS[0], IDS[2]]}}]
+    file.write_text(lines(*(SCOPED | each for each in (*good, {"text": "x", "scope": ACME}, bad))))
+    refused = run_here("ingest", str(file), "--target", "127.0.0.1:1", "--api-key", "k")
+    assert refused.status == 1
+    assert "nothing was written" in refused.line
+    assert "line 4: " in refused.line
+    assert words in refused.line
+    assert "line 5" not in refused.line
+
+
 async def test_search_shows_what_a_score_is_made_of(shell: Shell):
     caller = await shell.stage.tenant("acme")
     await remember(caller, DANA, "Dana is allergic to peanuts [not nuts]", "The kettle is broken")
@@ -125,6 +171,9 @@ async def test_search_shows_what_a_score_is_made_of(shell: Shell):
         (("search", " ", *SCOPE), "empty"),
         (("search", "word " * 65, *SCOPE), "tokens"),
         (("ingest", "absent.jsonl", *SCOPE), "absent.jsonl cannot be read"),
+        (("tenants", "show", "\udcff"), "tenant_id holds a lone surrogate"),
+        (("tenants", "create", "acme", "--level", "\udcff"), "ladder[0] holds a lone surrogate"),
+        (("tenants", "keys", "create", "acme", "--label", "\udcff"), "label holds a lone surrogate"),
     ],
 )
 async def test_bad_input_is_one_line(shell: Shell, arguments, words):

@@ -13,12 +13,18 @@ from precall.cli.main import app
 from precall.server.settings import ServerSettings
 
 
-def run_process(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_process(
+    *arguments: str | bytes, folder: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """The console script's own way, in a process of its own."""
     return subprocess.run(
         (sys.executable, "-P", "-m", "precall.cli.main", *arguments),
         cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
+
+
+NO_SERVER = ("--target", "127.0.0.1:1", "--api-key", "k")
+SEARCH = ("search", *NO_SERVER)
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -69,6 +75,23 @@ def test_usage_errors_exit_with_two(arguments):
     assert run_here(*arguments).status == 2
 
 
+@pytest.mark.parametrize(
+    "arguments", [("search", "x", "--scope"), ("tenants", "keys", "create", "a", "--pin")]
+)
+def test_a_scope_that_is_no_text_is_a_usage_error(tmp_path, arguments):
+    shown = run_process(*arguments, b"customer=\xff", *NO_SERVER, folder=tmp_path)
+    assert shown.returncode == 2
+    assert "UTF-8" in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_an_admin_key_that_is_no_text_is_said(tmp_path):
+    (tmp_path / "admin.key").write_bytes(b"\xff\xfe\x00")
+    shown = run_here("tenants", "list", "--data-dir", str(tmp_path))
+    assert shown.status == 1
+    assert "admin.key holds no key" in shown.line
+
+
 def test_a_missing_key_says_how_to_get_one(tmp_path):
     assert "--api-key" in run_here("search", "x", "--scope", "user=a").line
     assert "--data-dir" in run_here("tenants", "list", "--data-dir", str(tmp_path)).line
@@ -104,6 +127,9 @@ def test_the_version_is_the_distributions(tmp_path):
             "no server answers",
         ),
         (("bench", "reads", "--data", "absent"), {}, "absent"),
+        ((*SEARCH, b"\xff", "--scope", "user=a"), {}, "surrogate"),
+        ((*SEARCH, "x", "--scope", "user=a", "--target", "127.0.0.1:99999"), {}, "from 1 to 65535"),
+        ((*SEARCH, "x", "--scope", "user=a", "--target", b"\xff:1"), {}, "target"),
     ],
 )
 def test_failures_are_one_line_on_stderr_and_status_one(tmp_path, arguments, environment, words):

@@ -1,7 +1,8 @@
 """The same conversations on the fake and on a real client: the fake may promise no more than the real one."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from fake_server import FakeServer
@@ -16,9 +17,14 @@ from precall.client import (
     InvalidInput,
     InvalidScope,
     MemoryDraft,
+    MemorySource,
     Unavailable,
     VersionNotReached,
 )
+
+MEMORY_ID = "5f0c1d52-6f0f-4f7e-9d5e-0f6f3a1f7c11"
+EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23)))
+LATE = datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=23)))
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -100,8 +106,97 @@ class TestBoth:
                     await bad
             with pytest.raises(VersionNotReached):
                 await session.search("q", min_version=99)
-            with pytest.raises(ClientClosed):
+
+    @pytest.mark.parametrize(
+        ("call", "arguments"),
+        [
+            ("read", {"query": "a\ud800"}),
+            ("read", {"query": 5}),
+            ("read", {"query": "q", "limit": 1.5}),
+            ("read", {"query": "q", "limit": "10"}),
+            ("read", {"query": "q", "budget_tokens": 2.5}),
+            ("read", {"query": "q", "deadline_ms": "50"}),
+            ("read", {"query": "q", "deadline_ms": float("nan")}),
+            ("read", {"query": "q", "min_version": 2**70}),
+            ("read", {"query": "q", "min_version": -1}),
+            ("read", {"query": "q", "min_version": "1"}),
+            ("search", {"query": "a\udcff"}),
+            ("search", {"query": "q", "min_version": 2**70}),
+            ("search", {"query": "q", "as_of": EARLY}),
+            ("remember", {"text": "a\ud800"}),
+            ("remember", {"text": None}),
+            ("remember", {"text": "x", "key": "\ud800"}),
+            ("remember", {"text": "x", "kind": ["fact"]}),
+            ("remember", {"text": "x", "id": "m-1"}),
+            ("remember", {"text": "x", "questions": "abc"}),
+            ("remember", {"text": "x", "questions": ["abc", 5]}),
+            ("remember", {"text": "x", "metadata": {"a": 1}}),
+            ("remember", {"text": "x", "metadata": {1: "a"}}),
+            ("remember", {"text": "x", "metadata": "a=1"}),
+            ("remember", {"text": "x", "importance": "high"}),
+            ("remember", {"text": "x", "confidence": 10**400}),
+            ("remember", {"text": "x", "source": {"uri": "u"}}),
+            ("remember", {"text": "x", "source": MemorySource(uri="\ud800")}),
+            ("remember", {"text": "x", "source": MemorySource(memory_ids=("m-1",))}),
+            ("remember", {"text": "x", "event_time": EARLY}),
+            ("remember", {"text": "x", "expires_at": LATE}),
+            ("remember", {"text": "x", "valid_from": "2026-01-01"}),
+            ("remember_many", {"drafts": ["x"]}),
+            ("remember_many", {"drafts": [MemoryDraft(text="x", questions="abc")]}),  # type: ignore[arg-type]
+        ],
+        ids=lambda value: value if isinstance(value, str) else "-".join(value),
+    )
+    async def test_what_the_wire_cannot_carry_is_refused(
+        self, either: AsyncClientInterface, call: str, arguments: dict[str, Any]
+    ) -> None:
+        async with either.session(SCOPE) as session:
+            with pytest.raises(InvalidInput):
+                await getattr(session, call)(**arguments)
+
+    async def test_the_bad_one_of_many_is_named(self, either: AsyncClientInterface) -> None:
+        async with either.session(SCOPE) as session:
+            with pytest.raises(InvalidInput, match=r"^memory 1: text is empty"):
+                await session.remember_many([MemoryDraft(text="fine"), MemoryDraft(text=" ")])
+            with pytest.raises(InvalidInput, match=r"^text is empty"):
+                await session.remember(" ")
+
+    async def test_an_endless_deadline_has_not_passed(self, either: AsyncClientInterface) -> None:
+        async with either.session(SCOPE) as session:
+            written = await session.remember("Dana likes lassi")
+            found = await session.search("lassi", deadline_seconds=float("inf"))
+            assert [item.memory.id for item in found.items] == [written.id]
+
+    @pytest.mark.parametrize("scope", [{"customer": "a\ud800"}, {"\udcff": "acme"}, {"customer": 5}, "acme"])
+    async def test_a_scope_that_is_none_is_refused(self, either: AsyncClientInterface, scope: Any) -> None:
+        with pytest.raises(InvalidScope):
+            either.session(scope)
+        with pytest.raises(InvalidScope):
+            await either.memories.list(scope)
+
+    async def test_one_id_is_not_taken_for_its_characters(self, either: AsyncClientInterface) -> None:
+        with pytest.raises(InvalidInput, match="list of strings"):
+            await either.memories.delete(SCOPE, MEMORY_ID)
+
+    async def test_a_session_is_entered_once(self, either: AsyncClientInterface) -> None:
+        session = either.session(SCOPE)
+        async with session:
+            with pytest.raises(ClientClosed, match="once"):
                 await session.__aenter__()
+            assert (await session.read("anything", deadline_ms=0)).items == ()
+        with pytest.raises(ClientClosed, match="once"):
+            await session.__aenter__()
+        with pytest.raises(ClientClosed, match="not open"):
+            await session.read("too late")
+
+    async def test_a_client_is_entered_once(self, either: AsyncClientInterface) -> None:
+        with pytest.raises(ClientClosed, match="once"):
+            await either.__aenter__()
+        either.session(SCOPE)
+        await either.__aexit__(None, None, None)
+        with pytest.raises(ClientClosed, match="once"):
+            await either.__aenter__()
+        with pytest.raises(ClientClosed, match="not open"):
+            either.session(SCOPE)
 
 
 class TestFakeAlone:
@@ -125,9 +220,9 @@ class TestFakeAlone:
 
     async def test_what_was_observed_can_be_looked_at(self, fake: FakeAsyncClient) -> None:
         async with fake.session(SCOPE) as session:
-            session.observe("assistant", "here you are", used=["m-1"])
+            session.observe("assistant", "here you are", used=[MEMORY_ID])
             session.observe("user", "", partial=True)
-            assert [(each.role, each.used_ids) for each in session.observed] == [("assistant", ("m-1",))]
+            assert [(each.role, each.used_ids) for each in session.observed] == [("assistant", (MEMORY_ID,))]
 
     async def test_the_newer_event_wins_whatever_arrives_last(self, fake: FakeAsyncClient) -> None:
         now = datetime.now(UTC)
@@ -143,15 +238,15 @@ class TestFakeAlone:
         async with fake.session(SCOPE) as session:
             await session.remember("expired", expires_at=past)
             assert (await session.read("expired")).items == ()
-            await session.remember("another", id="m-2")
+            await session.remember("another", id=MEMORY_ID)
             with pytest.raises(AlreadyExists):
-                await session.remember("again", id="m-2")
+                await session.remember("again", id=MEMORY_ID)
         page = await fake.memories.list(SCOPE, page_size=1)
         rest = await fake.memories.list(SCOPE, page_size=1, page_token=page.next_page_token)
         assert [m.text for m in (*page.memories, *rest.memories)] == ["expired", "another"]
         assert not rest.next_page_token
-        found = await fake.memories.get(SCOPE, ["m-2", "m-3"])
-        assert found.missing_ids == ("m-3",) and found.memories[0].id == "m-2"
+        found = await fake.memories.get(SCOPE, [MEMORY_ID, "m-3"])
+        assert found.missing_ids == ("m-3",) and found.memories[0].id == MEMORY_ID
 
     async def test_a_gap_in_the_ladder_is_refused(self, fake: FakeAsyncClient) -> None:
         with pytest.raises(InvalidScope, match="customer > user"):

@@ -2,7 +2,9 @@
 
 import asyncio
 import dataclasses
+import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -10,7 +12,8 @@ from fake_server import FakeServer, Refused
 from pushes import SCOPE, Stored
 from settable import TermEncoder, until
 
-from precall.client import AsyncClient, AsyncSession, ClientOptions, InvalidInput
+from precall.client import AsyncClient, AsyncSession, ClientOptions, FakeClient, InvalidInput, observation
+from precall.client.observation import Observation
 from precall.proto import anticipation_pb2
 
 
@@ -117,10 +120,11 @@ async def test_what_was_used_is_told(server: FakeServer, session: AsyncSession) 
     await until(lambda: session.state.items == 1)
     read = await session.read("peanuts")
     session.observe("assistant", "no peanuts for you", used=read)
-    session.observe("assistant", "none at all", used=["a", "b"])
+    others = [str(uuid.uuid4()), str(uuid.uuid4())]
+    session.observe("assistant", "none at all", used=others)
     first, second = await server.called("ObserveTurn", 2)
     assert list(first.used_memory_ids) == list(read.used_ids) != []
-    assert list(second.used_memory_ids) == ["a", "b"]
+    assert list(second.used_memory_ids) == others
 
 
 async def test_a_given_turn_id_is_kept(server: FakeServer, session: AsyncSession) -> None:
@@ -136,6 +140,57 @@ async def test_bad_observations_are_refused_and_empty_partials_left_out(session:
         session.observe("user", " ")
     session.observe("user", "", partial=True)
     assert session.state.pending_observations == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"text": "a\ud800"}, "surrogate"),
+        ({"text": 5}, "string"),
+        ({"text": "a" * 20_001}, "20001 characters"),
+        ({"text": "a" * 20_001, "partial": True}, "20001 characters"),
+        ({"role": ["user"]}, "role"),
+        ({"turn_id": 5}, "turn_id"),
+        ({"turn_id": "\udcff"}, "turn_id"),
+        ({"used": [5]}, r"used\[0\]"),
+        ({"used": 5}, "used"),
+        ({"used": "nope"}, "UUID"),
+        ({"used": [str(uuid.uuid4()), "nope"]}, r"used\[1\] must be a UUID"),
+        ({"used": [str(uuid.uuid4())] * 1001}, "1001"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_what_no_server_would_take_is_refused_and_the_next_turn_is_sent(
+    server: FakeServer, session: AsyncSession, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        session.observe(**({"role": "user", "text": "hello"} | arguments))
+    with FakeClient() as fake, fake.session(SCOPE) as faked, pytest.raises(InvalidInput, match=words):
+        faked.observe(**({"role": "user", "text": "hello"} | arguments))
+    session.observe("user", "hello")
+    await server.called("ObserveTurn")
+    assert texts(server) == ["hello"] and session.state.dropped_turns == 0
+
+
+async def test_an_observation_that_cannot_be_sent_does_not_silence_the_session(
+    server: FakeServer,
+    session: AsyncSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    to_wire = observation._request
+
+    def unfit(session_id: str, sequence: int, taken: Observation) -> anticipation_pb2.ObserveTurnRequest:
+        if taken.text == "unfit":
+            raise ValueError("not for the wire")
+        return to_wire(session_id, sequence, taken)
+
+    monkeypatch.setattr(observation, "_request", unfit)
+    session.observe("user", "unfit")
+    session.observe("user", "hello")
+    (received,) = await server.called("ObserveTurn")
+    assert received.text == "hello" and session.state.dropped_turns == 1
+    assert "could not be sent" in caplog.text and "not for the wire" in caplog.text
 
 
 async def test_what_the_user_says_is_encoded_before_it_is_asked(

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -99,6 +99,47 @@ def test_errors_come_out_as_they_are() -> None:
         assert session.read("anything").status == "degraded"
         client.go_online()
         assert session.remember("anything").version == 1
+
+
+async def test_it_may_be_used_where_an_event_loop_runs() -> None:
+    before = threading.active_count()
+    with FakeClient() as client, client.session(SCOPE) as session:
+        session.remember("Dana likes lassi")
+        assert session.read("lassi").items
+    assert threading.active_count() == before
+
+
+def test_a_client_is_entered_once_and_a_second_try_does_no_harm() -> None:
+    before = threading.active_count()
+    client = FakeClient()
+    with client, client.session(SCOPE) as session:
+        with pytest.raises(ClientClosed):
+            client.__enter__()
+        assert session.read("anything").status == "empty"
+    with pytest.raises(ClientClosed, match="once"):
+        client.__enter__()
+    assert threading.active_count() == before
+
+
+def test_what_an_async_generator_holds_is_let_go_on_its_own_loop() -> None:
+    thread = LoopThread()
+    thread.start()
+    closed_in: list[str] = []
+    begun: list[AsyncGenerator[int, None]] = []
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            closed_in.append(threading.current_thread().name)
+
+    async def begin() -> None:
+        begun.append(numbers())
+        await anext(begun[0])
+
+    thread.run(begin())
+    thread.close()
+    assert closed_in == ["precall-client"]
 
 
 def test_the_loop_thread_cancels_what_is_left() -> None:

@@ -17,10 +17,28 @@ def failure(code: grpc.StatusCode, **trailers: str) -> AioRpcError:
     return AioRpcError(code, Metadata(), Metadata(*pairs), details="what happened")
 
 
-@pytest.mark.parametrize("target", ["", "ftp://host:1", "http://", "http://host/path", "host:1/path"])
+@pytest.mark.parametrize(
+    "target", ["", "ftp://host:1", "http://", "http://host/path", "host:1/path", "host:\udcff"]
+)
 def test_a_target_that_is_none_is_refused(target: str) -> None:
     with pytest.raises(ConfigurationError, match="target"):
         AsyncClient(target, api_key="key")
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:99999", "host:65536", "host:0", "host:-1", "[::1]:70000", "h:"]
+)
+@pytest.mark.parametrize("scheme", ["", "http://", "https://"])
+def test_a_port_that_is_none_is_refused(scheme: str, address: str) -> None:
+    with pytest.raises(ConfigurationError, match="port must be a number from 1 to 65535"):
+        AsyncClient(scheme + address, api_key="key")
+
+
+@pytest.mark.parametrize(
+    "target", ["host:65535", "[::1]:1", "::1", "[::1]", "https://host", "http://host:80/"]
+)
+def test_a_target_with_a_good_port_or_none_is_taken(target: str) -> None:
+    AsyncClient(target, api_key="key")
 
 
 def test_credentials_and_http_contradict_each_other() -> None:

@@ -4,13 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from precall.engine.encoding.card import ModelCard
-from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText
-from precall.engine.encoding.guard import GoldenPair, NumericsGuard
+from precall.engine.encoding.card import ModelCard, Pooling
+from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText, TokenUsage
+from precall.engine.encoding.guard import LONGEST_CHECKED_WORDS, GoldenPair, NumericsGuard, RerankerGuard
 from precall.engine.encoding.loading import LoadedEncoder
 from precall.engine.encoding.minilm import GOLDEN_PAIRS
 from precall.engine.encoding.onnx_encoder import OnnxEncoder
-from precall.engine.errors import ModelUnavailable, NumericsError
+from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
+from precall.engine.errors import ModelUnavailable, NumericsError, PrecallError
 
 Spoil = Callable[[EncodedBatch, Sequence[TokenizedText], int], EncodedBatch]
 
@@ -100,3 +101,77 @@ def test_an_encoder_that_raises_is_unavailable(loaded: LoadedEncoder) -> None:
 
     with pytest.raises(ModelUnavailable, match="device lost"):
         NumericsGuard(SpoiledEncoder(loaded.encoder, fail), [GoldenPair("a", "b", 0.0)]).check()
+
+
+class WordyEncoder:
+    """Takes so many words that checking half of them would take minutes; remembers the longest text."""
+
+    card = ModelCard("wordy", "1", "0" * 64, dimension=2, max_tokens=32_768, pooling=Pooling.MEAN)
+    longest = 0
+
+    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+        words = len(text.split())
+        self.longest = max(self.longest, words)
+        return TokenizedText(np.zeros(words, np.int64), TokenUsage(words, words))
+
+    def encode(self, texts: Sequence[TokenizedText]) -> EncodedBatch:
+        return EncodedBatch(np.tile(np.array([0.6, 0.8], np.float32), (len(texts), 1)))
+
+    def close(self) -> None: ...
+
+
+def test_a_model_of_long_texts_is_not_checked_at_half_its_length() -> None:
+    encoder = WordyEncoder()
+    NumericsGuard(encoder).check()
+    assert encoder.longest == LONGEST_CHECKED_WORDS
+
+
+class SpoiledReranker:
+    """Scores by length, and then by ``spoil(scores, call_number)``."""
+
+    card = RerankerCard("spoiled", "1", "0" * 64, 100, "{instruction}{query}{document}", "find")
+
+    def __init__(self, spoil: Callable[[np.ndarray, int], np.ndarray]) -> None:
+        self._spoil = spoil
+        self._calls = 0
+        self.errors: dict[int, PrecallError] = {}
+
+    def tokenize(
+        self, query: str, document: str, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
+        return TokenizedText(np.zeros(len(document), np.int64), TokenUsage(len(document), len(document)))
+
+    def score(self, pairs: Sequence[TokenizedText]) -> RerankedBatch:
+        self._calls += 1
+        scores = np.array([1 / len(pair.token_ids) for pair in pairs], np.float32)
+        return RerankedBatch(self._spoil(scores, self._calls), self.errors)
+
+    def close(self) -> None: ...
+
+
+def test_a_sound_reranker_passes() -> None:
+    RerankerGuard(SpoiledReranker(lambda scores, _: scores)).check()
+
+
+def test_a_rerankers_batch_that_differs_from_single_is_found() -> None:
+    reranker = SpoiledReranker(lambda scores, _: scores + 0.02 * (len(scores) > 1))
+    with pytest.raises(NumericsError) as caught:
+        RerankerGuard(reranker).check()
+    assert caught.value.metadata["check"] == "batch_equals_single"
+
+
+def test_a_rerankers_repeat_that_differs_or_is_no_number_is_found() -> None:
+    for wrong in (0.02, float("nan")):
+        reranker = SpoiledReranker(
+            lambda scores, call, wrong=wrong: scores + np.float32(wrong if call == 5 else 0)
+        )
+        with pytest.raises(NumericsError) as caught:
+            RerankerGuard(reranker).check()
+        assert caught.value.metadata["check"] == "repeat_equals_first"
+
+
+def test_a_pair_that_a_reranker_could_not_score_is_what_the_guard_raises() -> None:
+    reranker = SpoiledReranker(lambda scores, _: scores)
+    reranker.errors = {0: ModelUnavailable("device lost")}
+    with pytest.raises(ModelUnavailable, match="device lost"):
+        RerankerGuard(reranker).check()

@@ -1,3 +1,4 @@
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -159,3 +160,23 @@ def test_passes_cover_every_row_once_within_the_budget(lengths: list[int]) -> No
     assert sorted(row for rows in passes for row in rows) == list(range(len(lengths)))
     for rows in passes:
         assert len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= 512
+
+
+def test_a_long_text_leaves_other_threads_their_turn(encoder: OnnxEncoder) -> None:
+    """A tokenizer that keeps the global lock stalls the event loop, and with it every tenant's calls."""
+    turns = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal turns
+        while not done.wait(0.001):
+            turns += 1
+
+    other = threading.Thread(target=count)
+    other.start()
+    text = encoder.tokenize("\u6f22" * 100_000, TextRole.DOCUMENT, truncate=True)
+    counted = turns
+    done.set()
+    other.join()
+    assert (text.usage.given, text.usage.used) == (100_002, LIMIT)
+    assert counted >= 5

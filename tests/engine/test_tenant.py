@@ -8,17 +8,22 @@ import numpy as np
 import pytest
 
 from precall.engine.anticipation.events import Push
+from precall.engine.encoding.encoder import TokenUsage
 from precall.engine.engine import Engine
 from precall.engine.errors import (
     AlreadyExists,
     InvalidScope,
     InvalidVector,
+    StorageUnavailable,
+    TenantQuarantined,
     TextTooLong,
     VersionNotReached,
 )
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import Source
+from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.tenant import Tenant
+from precall.scoring.terms import analyze
 from tests.engine.conftest import StartEngine, found, new, write
 from tests.fakes.clock import FakeClock
 from tests.fakes.encoder import FakeEncoder
@@ -420,3 +425,96 @@ class TestEarlierProcess:
         await tenant.note_lease(10.0)
         assert len(stored) == 2
         assert tenant.store.lease_horizon == stored[-1]
+
+    async def test_a_delete_that_finds_nothing_waits_as_well(
+        self, engine: Engine, tenant: Tenant, start_engine: StartEngine, slept: list[float]
+    ) -> None:
+        """A process that was killed before its ack destroyed it: clients of then may still serve it."""
+        await write(tenant, new("a", "pune"))
+        await tenant.note_lease(10.0)
+        tenant.store.delete(["a"], visible_from=None)
+        again = await self.restarted(engine, start_engine)
+        outcome = await again.delete(["a"], visible_from=None, request_id=None)
+        assert outcome.missing_ids == ("a",) and len(slept) == 1
+
+
+@pytest.mark.parametrize("how", ["delete", "partly", "forget_scope", "forget_source", "history"])
+async def test_a_destruction_that_comes_too_late_promises_no_less(
+    how: str, engine: Engine, tenant: Tenant
+) -> None:
+    """An earlier call took what it was to destroy; until that one is acked some cache may still hold it."""
+    source = Source(uri="note")
+    await write(tenant, new("a", "pune", source=source, key="k"), new("b", "tea"))
+    stream = engine.anticipator.open_stream("t", "one")
+    engine.anticipator.open_session(
+        tenant_id="t", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=tenant.ladder,
+        partitions=await tenant.partitions(DANA), version=tenant.version,
+    )  # fmt: skip
+    client = StreamClient("s")
+    client.drain(stream)
+    await tenant.note_lease(0.2)
+    assert engine.anticipator.renew_lease("t", "one", client.applied) == 0.2
+    if how == "history":
+        first: asyncio.Task[Any] = asyncio.create_task(write(tenant, new("c", "train", key="k", at=9)))
+    else:
+        first = asyncio.create_task(tenant.delete(["a"], visible_from=None, request_id=None))
+    event = await stream.next(lambda: engine.anticipator.heartbeat("t"), 10.0)
+    assert event is not None and event.confirm
+    late = asyncio.create_task(
+        {
+            "delete": lambda: tenant.delete(["a"], visible_from=None, request_id=None),
+            "partly": lambda: tenant.delete(["a", "b"], visible_from=None, request_id=None),
+            "forget_scope": lambda: tenant.forget_scope(DANA, request_id=None),
+            "forget_source": lambda: tenant.forget_source(source, visible_from=DANA, request_id=None),
+            "history": lambda: tenant.delete(["a"], visible_from=None, request_id=None),
+        }[how]()
+    )
+    done, _ = await asyncio.wait([late, first], timeout=0.05)
+    assert not done
+    client.apply(event)
+    client.drain(stream)
+    engine.anticipator.acknowledge("t", "one", client.applied)
+    while not (first.done() and late.done()):
+        client.drain(stream)
+        engine.anticipator.acknowledge("t", "one", client.applied)
+        await asyncio.sleep(0.001)
+    assert "a" not in client.items
+
+
+async def test_a_stored_vector_that_cannot_be_indexed_is_damage_and_no_fault_of_the_reader(
+    engine: Engine, start_engine: StartEngine
+) -> None:
+    tenant = await engine.create_tenant("t", Ladder(("customer", "user")))
+    good = await engine._embed_turn("t", "zeppelin")
+    memory = PreparedMemory(new("a", "pune"), (3 * good).astype(np.float16), {}, TokenUsage(1, 1))
+    tenant.store.write([memory])  # past `Tenant.write`, which normalises
+    with pytest.raises(TenantQuarantined, match="'t'"):
+        await found(engine, tenant, "pune")
+
+
+async def test_a_batch_is_analysed_beside_the_event_loop(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def noting(text: str) -> Any:
+        threads.append(threading.current_thread().name)
+        return analyze(text)
+
+    monkeypatch.setattr("precall.engine.preparing.analyze", noting)
+    await write(tenant, new("a", "pune"), new("b", "tea"))
+    assert len(threads) == 2 and threading.main_thread().name not in threads
+
+
+async def test_a_full_disk_keeps_no_tenant_open_or_undeleted(
+    engine: Engine, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(tenant, new("a", "pune"))
+    await tenant.note_lease(10.0)
+
+    def refuse(_: float) -> None:
+        raise StorageUnavailable("the disk is full")
+
+    monkeypatch.setattr(tenant, "_store_horizon", refuse)
+    await engine.delete_tenant("t")
+    assert tenant.store.closed and engine.tenant_ids() == ()

@@ -1,6 +1,7 @@
 """What was acknowledged outlives `kill -9`; what a disk refuses leaves nothing; damage is named."""
 
 import random
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -243,3 +244,60 @@ def test_a_log_left_by_an_earlier_tenant_is_not_replayed(tmp_path: Path, prepare
     path.unlink()
     with pytest.raises(TenantNotFound):
         TenantStore.open(path)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "UPDATE memories SET vector = zeroblob(16)",
+        "UPDATE memories SET vector = CAST(X'0001' || substr(vector, 3) AS BLOB)",
+        "UPDATE memories SET impact_terms = replace(impact_terms, 'says', 'said')",
+        "UPDATE memories SET impact_weights = zeroblob(8)",
+        "UPDATE memories SET text = replace(text, 'dear', 'deer')",
+        "UPDATE memories SET importance = 0.25",
+        "UPDATE memories SET tokens_used = 8",
+        "UPDATE rungs SET path = replace(path, 'dana', 'eve2')",
+    ],
+)
+def test_a_flip_that_leaves_valid_content_is_noticed_when_it_is_read(
+    store: TenantStore, tmp_path: Path, prepare: Prepare, fault: str
+) -> None:
+    """SQLite has no checksums: what it reads well may still not be what was written."""
+    store.write([prepare("m1", text="my dear", confidence=-0.0, importance=0.5)])
+    assert [item.memory.text for item in store.load_rung(DANA)] == ["my dear"]
+    connection = sqlite3.connect(tmp_path / "acme.db")
+    connection.execute(fault)
+    connection.commit()
+    connection.close()
+    rung = Rung(("acme", "eve2")) if "eve2" in fault else DANA
+    with pytest.raises(TenantQuarantined, match=r"tenant 'acme' is damaged .*m1"):
+        list(store.load_rung(rung))
+    with pytest.raises(TenantQuarantined, match="'acme'"):
+        store.check_integrity()
+
+
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    """No file of this process can grow over it: a disk that has no room left."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_writes_have_filled_still_lets_deletes_free_it(
+    store: TenantStore, tmp_path: Path, prepare: Prepare
+) -> None:
+    store.write([prepare(f"m{number}", text="long " * 500) for number in range(40)])
+    store.checkpoint()
+    log = tmp_path / "acme.db-wal"
+    with files_limited_to(120_000 + (tmp_path / "acme.db").stat().st_size):
+        with pytest.raises(StorageUnavailable):
+            store.write([prepare(f"n{number}", text="word " * 500) for number in range(200)])
+        full = log.stat().st_size
+        outcome = store.delete(["m1", "m2"], visible_from=None, request_id="r")
+        assert [deleted.id for deleted in outcome.deleted] == ["m1", "m2"]
+        assert log.stat().st_size < full
+    store.check_integrity()

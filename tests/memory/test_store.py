@@ -156,7 +156,7 @@ def test_a_refused_batch_leaves_nothing(store: TenantStore, prepare: Prepare) ->
         with pytest.raises(error) as caught:
             store.write([good, prepared], request_id="r")
         assert caught.value.metadata["position"] == "1"  # type: ignore[attr-defined]
-        assert "memory 1" in str(caught.value)
+        assert "item 1:" in str(caught.value)
     with pytest.raises(InvalidInput, match="empty"):
         store.write([])
     assert (store.version, store.rungs(), ids(store)) == (1, (DANA,), ["taken"])
@@ -332,3 +332,25 @@ def test_a_stream_sees_one_state_while_others_write(store: TenantStore, prepare:
     store.write([prepare("later")])
     assert not store.erasure_is_pending
     assert len(ids(store)) == 101
+
+
+def test_a_writer_derives_only_from_what_it_knows(store: TenantStore, prepare: Prepare) -> None:
+    """What stands elsewhere is missing in the very words of what was never there."""
+    eve, acme = Rung(("acme", "eve")), Rung(("acme",))
+    store.write([prepare("hers", eve), prepare("ours", acme), prepare("mine")])
+    told = []
+    for origin in ("hers", "none"):
+        with pytest.raises(NotFound) as caught:
+            store.write([prepare("x"), prepare("y", source=Source(memory_ids=(origin,)))], branch=DANA)
+        told.append((caught.value.message.replace(origin, "…"), caught.value.metadata))
+    assert told[0] == told[1] and told[0][1] == {"position": "1"}
+    store.write([prepare("d", source=Source(memory_ids=("ours", "mine")))], branch=DANA)
+    store.write([prepare("s", acme, source=Source(memory_ids=("hers", "d")))], branch=acme)
+    store.check_integrity()
+
+
+def test_words_over_their_limit_are_refused_in_look_ups_too(store: TenantStore) -> None:
+    with pytest.raises(InvalidInput, match="at most 512"):
+        store.history(DANA, "k" * 513)
+    with pytest.raises(InvalidInput, match=r"source\.uri .* at most 512"):
+        store.forget_source(Source(uri="u" * 513), visible_from=None)

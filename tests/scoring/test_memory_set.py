@@ -56,7 +56,8 @@ class MemorySetMachine(RuleBasedStateMachine):
         table = self.set.candidates(query, {"pune": 2.0})
         for row, memory_id in enumerate(table.ids):
             expected = self.model[memory_id]
-            assert table.dense[row] == pytest.approx(float(expected.vector.astype(np.float32) @ query), abs=1e-6)
+            dense = float(expected.vector.astype(np.float32) @ query)
+            assert table.dense[row] == pytest.approx(dense, abs=1e-6)
             assert table.keyword[row] == pytest.approx(2.0 * expected.impacts.get("pune", 0.0), abs=1e-5)
             assert table.event_seconds[row] == expected.event_seconds
             assert table.depth[row] == expected.depth

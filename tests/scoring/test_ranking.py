@@ -13,9 +13,14 @@ INFINITY = float("inf")
 def candidates(**columns: list[float]) -> Candidates:
     count = len(next(iter(columns.values())))
     rest = {
-        "dense": [0.5] * count, "keyword": [0.0] * count, "importance": [0.5] * count, "event_seconds": [NOW] * count,
-        "servable_from": [-INFINITY] * count, "servable_until": [INFINITY] * count, "depth": [1] * count,
-    } | columns  # fmt: skip
+        "dense": [0.5] * count,
+        "keyword": [0.0] * count,
+        "importance": [0.5] * count,
+        "event_seconds": [NOW] * count,
+        "servable_from": [-INFINITY] * count,
+        "servable_until": [INFINITY] * count,
+        "depth": [1] * count,
+    } | columns
     return Candidates(
         ids=[f"m{i}" for i in range(count)],
         dense=np.array(rest["dense"], np.float32),

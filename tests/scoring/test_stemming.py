@@ -8,10 +8,11 @@ from precall.scoring.stemming import stem
     ("word", "expected"),
     [
         ("caresses", "caress"), ("ponies", "poni"), ("cats", "cat"), ("feed", "feed"), ("agreed", "agre"),
-        ("plastered", "plaster"), ("bled", "bled"), ("motoring", "motor"), ("sing", "sing"), ("conflated", "conflat"),
-        ("hopping", "hop"), ("falling", "fall"), ("filing", "file"), ("happy", "happi"), ("sky", "sky"),
-        ("relational", "relat"), ("rational", "ration"), ("vietnamization", "vietnam"), ("triplicate", "triplic"),
-        ("formative", "form"), ("goodness", "good"), ("revival", "reviv"), ("adoption", "adopt"), ("probate", "probat"),
+        ("plastered", "plaster"), ("bled", "bled"), ("motoring", "motor"), ("sing", "sing"),
+        ("conflated", "conflat"), ("hopping", "hop"), ("falling", "fall"), ("filing", "file"),
+        ("happy", "happi"), ("sky", "sky"), ("relational", "relat"), ("rational", "ration"),
+        ("vietnamization", "vietnam"), ("triplicate", "triplic"), ("formative", "form"),
+        ("goodness", "good"), ("revival", "reviv"), ("adoption", "adopt"), ("probate", "probat"),
         ("rate", "rate"), ("cease", "ceas"), ("controll", "control"), ("roll", "roll"), ("is", "is"),
     ],
 )  # fmt: skip

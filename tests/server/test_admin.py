@@ -1,5 +1,7 @@
 """Tenants over real gRPC: made, listed, damaged, deleted, and back after a restart."""
 
+import sqlite3
+
 import grpc
 import pytest
 from failures import failure_of
@@ -73,3 +75,35 @@ async def test_a_damaged_tenant_is_reported_and_the_others_served(tmp_path):
         assert described.health == admin_pb2.TENANT_HEALTH_QUARANTINED
         await stage.admin("AdminService/DeleteTenant", id="bad")
         await stage.admin("AdminService/CreateTenant", id="bad")
+
+
+async def test_one_damaged_tenant_does_not_hide_the_others(tmp_path):
+    """Also when it is open already, and the damage comes to light while it is read."""
+    async with running_stage(tmp_path / "data") as stage:
+        for name in ("bad", "good"):
+            await remember(await stage.tenant(name), DANA, *(f"note {number}" for number in range(200)))
+    path = tmp_path / "data" / "tenants" / "bad.db"
+    async with running_stage(tmp_path / "data") as stage:
+        for name in ("bad", "good"):
+            await stage.key(name)  # opens it
+        content = path.read_bytes()
+        path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+        listed = await stage.admin("AdminService/ListTenants")
+        assert [(tenant.id, tenant.health) for tenant in listed.tenants] == [
+            ("bad", admin_pb2.TENANT_HEALTH_QUARANTINED),
+            ("good", admin_pb2.TENANT_HEALTH_READY),
+        ]
+
+
+async def test_a_zeroed_vector_is_the_servers_damage_and_no_bad_request(tmp_path):
+    async with running_stage(tmp_path / "data") as stage:
+        caller = await stage.tenant("acme")
+        await remember(caller, DANA, "kept")
+    connection = sqlite3.connect(tmp_path / "data" / "tenants" / "acme.db")
+    connection.execute("UPDATE memories SET vector = zeroblob(length(vector))")
+    connection.commit()
+    connection.close()
+    async with running_stage(tmp_path / "data") as stage:
+        failure = await failure_of(search(stage.caller(caller.token), DANA, "kept"))
+        assert (failure.code, failure.reason) == (grpc.StatusCode.DATA_LOSS, "TENANT_QUARANTINED")
+        assert "acme" in failure.message

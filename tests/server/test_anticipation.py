@@ -10,8 +10,10 @@ import pytest
 from failures import failure_of
 from fakes.encoder import FAKE_CARD, FakeEncoder
 from harness import ACME, DANA, Caller, Stage, remember, running_stage, scope, settings_for
+from probing import http
 from watching import USER, Watching, watching
 
+from precall.engine.errors import Overloaded
 from precall.proto import admin_pb2, anticipation_pb2, common_pb2
 from precall.scoring.keyword import document_impacts
 from precall.scoring.terms import analyze
@@ -288,3 +290,21 @@ def test_the_stream_book_keeps_its_books():
     book.close_stream("b")
     book.check_integrity()
     assert (book.stream_count, book.session_count) == (0, 0)
+
+
+async def test_a_session_that_was_refused_is_in_no_book(stage: Stage, monkeypatch):
+    caller = await stage.tenant("acme")
+    async with watching(caller) as watch:
+        kept = await watch.open_session(DANA)
+        failures = []
+
+        def refuse(*_, **__):
+            raise Overloaded("a stream carries at most 1 sessions", retry_after_seconds=0.1)
+
+        monkeypatch.setattr("precall.engine.anticipation.anticipator.Anticipator.open_session", refuse)
+        for _ in range(3):
+            failures.append((await failure_of(watch.open_session(DANA))).reason)
+        monkeypatch.undo()
+        assert failures == ["OVERLOADED"] * 3
+        assert "precall_sessions 1.0" in (await http(stage, "/metrics"))[1]
+        await watch.observe(kept, 1, "hello")

@@ -1,14 +1,26 @@
 """Embedding over real gRPC: rows, item errors, truncation, the card."""
 
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import grpc.aio
 import numpy as np
 import pytest
 from failures import failure_of
-from fakes.encoder import FAKE_CARD
-from harness import Stage
+from fakes.encoder import FAKE_CARD, FakeEncoder
+from harness import Caller, Stage, settings_for
 from wire_vectors import vector_of
 
+from precall.engine.batching.settings import BatchingSettings
+from precall.engine.encoding.encoder import TokenizedText, TokenUsage
+from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
+from precall.engine.errors import InvalidInput, TextTooLong
+from precall.engine.memory.memory import MAX_TEXT_CHARACTERS
 from precall.proto import common_pb2, embedding_pb2
 from precall.scoring.vectors import FLOAT16, FLOAT32, from_bytes
+from precall.server.admin_key import read_admin_key
+from precall.server.app import running_server
+from precall.server.model import ServedModel
 
 QUERY, DOCUMENT = embedding_pb2.TEXT_ROLE_QUERY, embedding_pb2.TEXT_ROLE_DOCUMENT
 
@@ -69,3 +81,90 @@ async def test_the_card_is_the_encoders(stage: Stage):
     assert card.fingerprint == FAKE_CARD.fingerprint
     assert (card.name, card.dimension, card.max_tokens) == ("fake-hash", 32, 64)
     assert (card.pooling, card.runtime) == (embedding_pb2.POOLING_MEAN, "fake")
+
+
+class WordReranker:
+    """The share of a document's words that stand in the query."""
+
+    card = RerankerCard("word", "1", "0" * 64, 8, "{instruction}{query}{document}", "find")
+
+    def tokenize(
+        self, query: str, document: str, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
+        words = document.split()
+        asked = (instruction or query).split()
+        if not words:
+            raise InvalidInput("the document is empty")
+        if len(words) > 8 and not truncate:
+            raise TextTooLong("the document is too long")
+        used = words[:8]
+        return TokenizedText(
+            np.array([word in asked for word in used], np.int64), TokenUsage(len(words), len(used))
+        )
+
+    def score(self, pairs: Sequence[TokenizedText]) -> RerankedBatch:
+        return RerankedBatch(np.array([pair.token_ids.mean() for pair in pairs], np.float32))
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+async def reranking(tmp_path: Path) -> AsyncIterator[Caller]:
+    settings = settings_for(tmp_path / "data")
+    model = ServedModel(FakeEncoder(), "fake", reranker=WordReranker())
+    async with (
+        running_server(settings, lambda _: model) as endpoints,
+        grpc.aio.insecure_channel(endpoints.target) as channel,
+    ):
+        admin = Caller(channel, read_admin_key(settings.data_dir))
+        await admin("AdminService/CreateTenant", id="acme")
+        yield Caller(channel, (await admin("AdminService/CreateKey", tenant_id="acme")).secret)
+
+
+async def test_rerank_answers_a_score_a_document_and_names_what_failed(reranking: Caller):
+    documents = ["tea tea", "", "tea and " * 8, "coffee"]
+    reply = await reranking("EmbeddingService/Rerank", query="tea", documents=documents)
+    assert np.frombuffer(reply.scores, FLOAT32).tolist() == [1, 0, 0, 0]
+    assert [(error.position, error.reason) for error in reply.errors] == [
+        (1, "INVALID_INPUT"),
+        (2, "TEXT_TOO_LONG"),
+    ]
+    assert reply.model_fingerprint == WordReranker.card.fingerprint
+    assert (reply.usage[0].given, reply.usage[0].truncated) == (2, False)
+
+    cut = await reranking("EmbeddingService/Rerank", query="tea", documents=documents, truncate=True)
+    assert np.frombuffer(cut.scores, FLOAT32).tolist() == [1, 0, 0.5, 0]
+    assert (cut.usage[2].given, cut.usage[2].used, cut.usage[2].truncated) == (16, 8, True)
+
+    told = await reranking("EmbeddingService/Rerank", query="x", documents=["tea"], instruction="tea")
+    assert np.frombuffer(told.scores, FLOAT32).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"documents": []}, "INVALID_INPUT"),
+        ({"query": " "}, "INVALID_INPUT"),
+        ({"query": "q" * 100_001}, "TEXT_TOO_LONG"),
+        ({"documents": ["a"] * 1001}, "INVALID_INPUT"),
+        ({"model_fingerprint": FAKE_CARD.fingerprint}, "MODEL_FINGERPRINT_MISMATCH"),
+    ],
+)
+async def test_rerank_refuses(reranking: Caller, fields, reason):
+    request = {"query": "q", "documents": ["a"]} | fields
+    assert (await failure_of(reranking("EmbeddingService/Rerank", **request))).reason == reason
+
+
+async def test_without_a_reranker_rerank_says_so(stage: Stage):
+    caller = await stage.tenant("acme")
+    failure = await failure_of(caller("EmbeddingService/Rerank", query="q", documents=["d"]))
+    assert failure.reason == "NOT_SUPPORTED"
+
+
+async def test_a_text_longer_than_any_memory_is_refused_like_any_that_is_too_long(stage: Stage):
+    caller = await stage.tenant("acme")
+    assert BatchingSettings().max_text_characters == MAX_TEXT_CHARACTERS
+    texts = ["fine", "x " * (MAX_TEXT_CHARACTERS // 2 + 1)]
+    reply = await caller("EmbeddingService/Embed", texts=texts, role=DOCUMENT, truncate=True)
+    assert [(error.position, error.reason) for error in reply.errors] == [(1, "TEXT_TOO_LONG")]
+    assert "100002 characters, at most 100000" in reply.errors[0].message

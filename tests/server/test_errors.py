@@ -1,16 +1,22 @@
 """How failures travel: codes, reasons, details, retries; and what no failure tells."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import grpc
 import pytest
 from failures import failure_of
+from grpc._cython import cygrpc
 from harness import DANA, Stage, remember, running_stage, scope
+from prometheus_client import generate_latest
 
 from precall.engine import errors
 from precall.engine.errors import Overloaded, PrecallError
-from precall.proto import common_pb2, embedding_pb2, retrieval_pb2
+from precall.proto import anticipation_pb2, common_pb2, embedding_pb2, retrieval_pb2
 from precall.server.errors import MAX_MESSAGE_CHARACTERS, STATUS_CODES, status_code
+from precall.server.interceptor import Gate
+from precall.server.keys import Key, Role
+from precall.server.metrics import ServerMetrics
 
 QUERY = embedding_pb2.TEXT_ROLE_QUERY
 
@@ -178,3 +184,97 @@ async def test_a_deadline_that_passes_is_told_as_one(stage: Stage):
             timeout=-1,
         )
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_body_that_is_no_message_is_the_callers_fault(stage: Stage, caplog):
+    caller = await stage.tenant("acme")
+    metadata = (("authorization", f"Bearer {caller.token}"),)
+    unary = stage.channel.unary_unary("/precall.v1.MemoryService/WriteMemories")
+    stream = stage.channel.unary_stream("/precall.v1.AnticipationService/Watch")
+    for call in (unary(b"\xff\xff", metadata=metadata), stream(b"\xff\xff", metadata=metadata).read()):
+        failure = await failure_of(call)
+        assert (failure.code, failure.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert not caplog.records
+
+
+async def test_a_peer_that_hangs_up_in_the_middle_of_a_stream_is_no_fault_of_ours():
+    """gRPC raises an error of its own from a write to a peer that has gone, and would log it as ours."""
+
+    class GoneContext:
+        def invocation_metadata(self):
+            return (("authorization", f"Bearer {keys.token}"),)
+
+        def time_remaining(self):
+            return None
+
+        async def write(self, reply):
+            raise cygrpc.ExecuteBatchError('Failed "execute_batch"')
+
+    class Keys:
+        token = "k"
+
+        def find(self, token):
+            return Key("id", "acme", Role.READ, "", datetime.now(UTC))
+
+    closed = []
+
+    async def replies(request, context):
+        try:
+            yield b"first"
+            yield b"second"
+        finally:
+            closed.append(request)
+
+    keys, metrics = Keys(), ServerMetrics()
+    gate = Gate(keys, metrics, max_concurrent=1)  # type: ignore[arg-type]
+    guarded = gate._stream("EmbeddingService/GetClientEncoder", replies, bytes)
+    with pytest.raises(asyncio.CancelledError):
+        await guarded(b"request", GoneContext())  # type: ignore[arg-type]
+    assert closed == [b"request"], "what the stream held is let go of"
+    counted = generate_latest(metrics.registry).decode()
+    assert 'code="CANCELLED",method="EmbeddingService/GetClientEncoder"' in counted
+
+
+async def test_positions_are_told_in_one_word(stage: Stage):
+    caller = await stage.tenant("acme")
+    good = common_pb2.MemoryInput(scope=scope(DANA), text="fine")
+    same = "00000000-0000-4000-8000-000000000001"
+    twin = common_pb2.MemoryInput(id=same, scope=scope(DANA), text="fine")
+    orphan = common_pb2.MemoryInput(
+        scope=scope(DANA),
+        text="x",
+        source=common_pb2.Source(memory_ids=["00000000-0000-4000-8000-000000000009"]),
+    )
+    await remember(caller, DANA, "taken", id=same)
+    blank = common_pb2.MemoryInput(scope=scope(DANA), text=" ")
+    for batch in ([good, blank], [twin, twin], [good, twin], [good, orphan]):
+        failure = await failure_of(caller("MemoryService/WriteMemories", memories=batch))
+        assert failure.message.startswith("item 1: "), failure.message
+        assert failure.info.metadata["position"] == "1"
+
+
+OVER_LIMITS = {
+    "questions": {"questions": ["ok", "x" * 900_000]},
+    "source.uri": {"source": common_pb2.Source(uri="x" * 900_000)},
+    "source.conversation_id": {"source": common_pb2.Source(conversation_id="x" * 900_000)},
+    "source.turn_id": {"source": common_pb2.Source(turn_id="x" * 900_000)},
+    "key": {"key": "x" * 900_000},
+    "text": {"text": "x" * 900_000},
+}
+
+
+@pytest.mark.parametrize("field", OVER_LIMITS)
+async def test_no_field_can_stall_the_server(stage: Stage, field):
+    caller = await stage.tenant("acme")
+    item = common_pb2.MemoryInput(**({"scope": scope(DANA), "text": "fine"} | OVER_LIMITS[field]))
+    failure = await failure_of(caller("MemoryService/WriteMemories", memories=[item]))
+    assert failure.reason == "INVALID_INPUT"
+    assert failure.message.startswith(f"item 0: {field}")
+    assert "at most" in failure.message
+
+
+async def test_a_read_report_names_so_many_predictors(stage: Stage):
+    caller = await stage.tenant("acme")
+    read = anticipation_pb2.ReadReport(used_predictors=["x"] * 100_001)
+    failure = await failure_of(caller("AnticipationService/ReportReads", reads=[read]))
+    assert failure.reason == "INVALID_INPUT"

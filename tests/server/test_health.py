@@ -102,3 +102,16 @@ async def test_a_folder_in_use_is_told(tmp_path):
 def test_keepalive_of_client_and_server_agree():
     """A ping more often than the server permits ends in GOAWAY too_many_pings, minutes later."""
     assert ClientOptions().keepalive_time_ms >= 2 * CLIENT_PING_MILLISECONDS
+
+
+async def test_a_proxys_absolute_uri_is_understood(stage: Stage):
+    for target, status in (
+        ("http://precall.internal:9464/metrics?x=1", b"200"),
+        ("HTTP://precall.internal/healthz", b"200"),
+        ("http://precall.internal", b"404"),
+        ("ftp://precall.internal/metrics", b"404"),
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", stage.endpoints.metrics_port)
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: precall.internal\r\n\r\n".encode())
+        assert (await asyncio.wait_for(reader.readline(), 5)).split()[1] == status, target
+        writer.close()

@@ -205,3 +205,41 @@ async def test_keys_of_a_deleted_tenant_do_not_open_a_new_one(stage: Stage):
     later = await stage.tenant("acme")
     assert await search(later, DANA, SECRET) == []
     assert b"Bearer" in await said(search(earlier, DANA, SECRET))
+
+
+async def test_a_pinned_key_deletes_what_was_derived_and_learns_nothing_of_other_rungs(stage: Stage):
+    """A summary must not outlive what it sums up; that it stood on Eli's rung is not for Dana's key."""
+    acme = await stage.tenant("acme")
+    dana = await stage.key("acme", pinned_scope=scope(DANA))
+    for forget, fields in (
+        ("MemoryService/DeleteMemories", {"scope": scope(DANA)}),
+        ("MemoryService/ForgetScope", {"scope": scope(DANA)}),
+    ):
+        (origin,) = await remember(acme, DANA, "Dana's note")
+        source = common_pb2.Source(memory_ids=[origin])
+        (own,) = await remember(acme, DANA, "Dana's summary", source=source)
+        (shared,) = await remember(acme, {"customer": "acme"}, "everybody's summary", source=source)
+        (elis,) = await remember(acme, ELI, "Eli's summary", source=source)
+        ids = {"ids": [origin]} if forget.endswith("DeleteMemories") else {}
+        reply = await dana(forget, **fields, **ids)
+        if ids:
+            assert set(reply.deleted_ids) == {origin, own, shared}
+        else:
+            assert reply.deleted == 3
+        found = await acme("MemoryService/GetMemories", ids=[origin, own, shared, elis], scope=scope(ELI))
+        assert len(found.missing_ids) == 4, "all of them are gone"
+
+
+async def test_a_pinned_key_cannot_ask_by_deriving_whether_a_memory_exists(stage: Stage):
+    acme = await stage.tenant("acme")
+    dana = await stage.key("acme", pinned_scope=scope(DANA))
+    (elis,) = await remember(acme, ELI, "Eli's note")
+    (shared,) = await remember(acme, {"customer": "acme"}, "everybody's note")
+    told = []
+    for origin in (elis, str(uuid.uuid4())):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await remember(dana, DANA, "x", source=common_pb2.Source(memory_ids=[origin]))
+        told.append((caught.value.code(), (caught.value.details() or "").replace(origin, "…")))
+    assert told[0] == told[1]
+    assert told[0][0] is grpc.StatusCode.NOT_FOUND
+    await remember(dana, DANA, "y", source=common_pb2.Source(memory_ids=[shared]))

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import grpc.aio
 import pytest
-from harness import DANA, Caller, remember, scope, search
+from harness import DANA, Caller, remember, scope, search, settings_for
 from watching import watching
 
 from precall.bench.server_process import ServerProcess
+from precall.engine.errors import ModelUnavailable
+from precall.server.app import serve
 
 ARGUMENTS = ("--heartbeat-seconds", "0.3", "--lease-seconds", "1", "--drain-seconds", "10")
 
@@ -67,9 +69,10 @@ async def test_a_second_signal_ends_it_at_once(server: ServerProcess):
                 caller("MemoryService/DeleteMemories", ids=[boats], scope=scope(DANA))
             )
             await watch.next("invalidation")
+            pid = json.loads((server.folder / "ready.json").read_text())["pid"]
             stopping = asyncio.ensure_future(server.stop())
             await watch.next("draining")
-            os.kill(json.loads((server.folder / "ready.json").read_text())["pid"], signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)
             assert await stopping == 128 + signal.SIGTERM
             assert isinstance((await asyncio.gather(delete, return_exceptions=True))[0], grpc.aio.AioRpcError)
 
@@ -97,3 +100,25 @@ async def test_the_ready_file_says_where_it_answers(server: ServerProcess):
     assert told["host"] == "127.0.0.1"
     assert told["port"] == server.address.port
     assert told["pid"] > 0
+
+
+async def test_the_ready_file_is_gone_when_nobody_answers(tmp_path: Path):
+    process = ServerProcess(tmp_path, arguments=ARGUMENTS)
+    await process.start()
+    assert (tmp_path / "ready.json").exists()
+    assert await process.stop() == 0
+    assert not (tmp_path / "ready.json").exists()
+
+
+async def test_a_start_that_fails_leaves_no_ready_file_of_an_earlier_process(tmp_path: Path):
+    ready = tmp_path / "ready.json"
+    ready.write_text("{}")
+    settings = settings_for(tmp_path / "data", ready_file=ready)
+
+    def load(_):
+        assert not ready.exists()  # before anything that takes its time
+        raise ModelUnavailable("no model")
+
+    with pytest.raises(ModelUnavailable):
+        await serve(settings, load=load)
+    assert not ready.exists()

@@ -59,6 +59,13 @@ def test_a_wrong_setting_is_told_in_one_line(tmp_path, flags, text, environment,
         assert word in caught.value.message
 
 
+def test_a_wrong_value_is_told_although_another_source_overrides_it(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"port in .*precall\.toml"):
+        load({"port": 1}, toml(tmp_path, 'port = "x"'))
+    with pytest.raises(ConfigurationError, match="port in the environment"):
+        load({"port": 1}, environment={"PRECALL_PORT": "http"})
+
+
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load({}, tmp_path / "absent.toml")
