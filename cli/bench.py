@@ -22,7 +22,9 @@ def reads(
     as_json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Where the latency plot (PNG) goes.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where the latency plot (PNG) goes; by default beside the JSON.")
+    ] = None,
     limit_questions: Annotated[
         int | None, typer.Option(min=1, help="Ask at most so many questions of each conversation.")
     ] = None,
@@ -53,7 +55,7 @@ def reads(
             data,
             settings,
             json_path=as_json,
-            plot_path=plot,
+            plot_path=plot or (as_json.with_suffix(".png") if as_json else None),
             csv_path=csv,
             max_conversations=conversations,
         )

@@ -32,7 +32,7 @@ AdminKey = Annotated[
     str | None,
     typer.Option(
         "--api-key",
-        envvar="PRECALL_API_KEY",
+        envvar="PRECALL_ADMIN_KEY",
         help="An admin key; unset: admin.key of --data-dir.",
         show_default=False,
     ),

@@ -93,7 +93,7 @@ def read_memory_file(path: Path, default_scope: Mapping[str, str]) -> Sequence[M
     Empty lines are passed over. ``default_scope`` is that of the lines that name none.
     """
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     lines: list[MemoryLine] = []

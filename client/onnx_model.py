@@ -1,5 +1,6 @@
 """The server's small model, exported, run by ONNX Runtime."""
 
+import os
 from importlib.util import find_spec
 
 import numpy as np
@@ -18,6 +19,8 @@ class OnnxModel:
 
     def __init__(self, stored: StoredEncoder, *, threads: int) -> None:
         require_local_extra()
+        # From 1.32 on ONNX Runtime notes the process and the machine for its maker as soon as it is imported.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
         from tokenizers import Tokenizer
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from precall.client.errors import ClientClosed
 from precall.client.interface import AsyncSessionInterface
 from precall.client.loop_thread import LoopThread
 from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
@@ -19,14 +20,17 @@ class Session:
     def __init__(self, inner: AsyncSessionInterface, thread: LoopThread) -> None:
         self._inner = inner
         self._thread = thread
+        self._open = False
 
     def __enter__(self) -> Self:
         self._thread.run(self._inner.__aenter__())
+        self._open = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._open = False
         self._thread.run(self._inner.__aexit__(kind, error, trace))
 
     @property
@@ -56,6 +60,8 @@ class Session:
     ) -> None:
         """Returns at once; see ``AsyncSession.observe``."""
         check_observation(role, text, partial=partial, turn_id=turn_id, used=used)
+        if not self._open:
+            raise ClientClosed("the session is not open: use it inside `with`")
         self._thread.call(
             lambda: self._inner.observe(role, text, partial=partial, turn_id=turn_id, used=used)
         )

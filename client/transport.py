@@ -149,6 +149,8 @@ def _check_port(target: str, address: str) -> None:
     """Checked here because gRPC takes a port modulo 65536, and so connects to another than was meant."""
     with_port = _HOST_AND_PORT.fullmatch(address)
     if with_port is None:
+        if "://" not in target and ":" not in address:
+            raise ConfigurationError(f"target {target!r}: the port is missing, as in {address}:50051")
         return
     port = with_port["port"]
     if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= _MAX_PORT):

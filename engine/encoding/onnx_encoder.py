@@ -11,6 +11,7 @@ from precall.engine.encoding.card import ModelCard
 from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText, TokenUsage
 from precall.engine.encoding.exported import ExportedEncoder
 from precall.engine.encoding.numerics import unit_rows
+from precall.engine.encoding.onnx_library import load_onnxruntime
 from precall.engine.errors import ConfigurationError, InvalidInput, ModelUnavailable, TextTooLong
 
 _MAX_DEFAULT_THREADS = 4
@@ -31,9 +32,9 @@ class OnnxEncoder:
         """Load it. Raises ``ConfigurationError`` (``threads`` below 1), ``ModelUnavailable`` (bad files)."""
         if threads is not None and threads < 1:
             raise ConfigurationError(f"encoder threads must be at least 1, not {threads}")
-        import onnxruntime
         from tokenizers import Tokenizer
 
+        onnxruntime = load_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads if threads is not None else default_threads()
         options.inter_op_num_threads = 1

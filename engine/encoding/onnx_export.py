@@ -24,6 +24,7 @@ from precall.engine.encoding.exported import (
     ExportManifest,
 )
 from precall.engine.encoding.minilm import ModelFiles
+from precall.engine.encoding.onnx_library import load_onnxruntime
 from precall.engine.errors import ModelUnavailable, NumericsError
 
 if TYPE_CHECKING:
@@ -183,10 +184,10 @@ def _pooled(transformer: "torch.nn.Module") -> "torch.nn.Module":
 
 
 def _compare_with_torch(model: "torch.nn.Module", aside: Path) -> None:
-    import onnxruntime
     import torch
     from tokenizers import Tokenizer
 
+    onnxruntime = load_onnxruntime()
     tokenizer = Tokenizer.from_file(str(aside / TOKENIZER_NAME))
     tokenizer.enable_padding()
     encodings = tokenizer.encode_batch(list(_GOLDEN_TEXTS))

@@ -63,6 +63,8 @@ def synchronize_folder(folder: Path) -> None:
 
 def _fill(path: Path, meta: tuple[str, str, str, int]) -> None:
     with translated_errors(meta[0]):
+        # SQLite gives the files beside it the same rights: nobody but the server's own user reads them.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         connection = connect(path, create=True)
         try:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")

@@ -22,6 +22,8 @@ from precall.engine.memory.store import TenantStore
 
 FILE_SUFFIX: Final = ".db"
 REMOVED_SUFFIX: Final = ".removed"
+PRIVATE_FOLDER: Final = 0o700
+"""Memories are in clear on disk: nobody but the server's own user enters."""
 LOCK_NAME: Final = ".lock"
 _TENANT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -156,7 +158,8 @@ class TenantRegistry:
 def _own(folder: Path) -> int:
     """Lock the folder for this process; the descriptor holds the lock until it is closed."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigurationError(f"the data folder {folder} cannot be used: {error.strerror}") from error

@@ -21,7 +21,12 @@ class Outcome:
 
 def run_here(*arguments: str, environment: dict[str, str | None] | None = None) -> Outcome:
     """Run a command in this process. A fault of ours is raised."""
-    clean: dict[str, str | None] = {"PRECALL_TARGET": None, "PRECALL_API_KEY": None, "COLUMNS": "200"}
+    clean: dict[str, str | None] = {
+        "PRECALL_TARGET": None,
+        "PRECALL_API_KEY": None,
+        "PRECALL_ADMIN_KEY": None,
+        "COLUMNS": "200",
+    }
     result = CliRunner().invoke(app, arguments, env=clean | (environment or {}))
     if isinstance(result.exception, Exception):
         line = explain(result.exception)

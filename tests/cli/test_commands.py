@@ -186,4 +186,4 @@ async def test_bad_input_is_one_line(shell: Shell, arguments, words):
 
 async def test_admin_commands_with_a_tenants_key_are_refused(shell: Shell):
     caller = await shell.stage.tenant("acme")
-    assert "admin key of the server" in (await shell.run("tenants", "list", key=caller.token)).line
+    assert "admin key of the server" in (await shell.run("tenants", "list", "--api-key", caller.token)).line

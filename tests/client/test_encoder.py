@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import hashlib
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -259,6 +260,13 @@ class TestOnnx:
         made = OnnxModel(stored, threads=1).encode("trip pune")
         assert made.vector.dtype == np.float32 and made.vector.shape == (4,)
         assert np.linalg.norm(made.vector) == pytest.approx(1.0, abs=1e-6) and not made.truncated
+
+    def test_the_runtime_is_told_to_keep_to_itself(
+        self, stored: StoredEncoder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+        OnnxModel(stored, threads=1)
+        assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
 
     def test_truncation_is_said(self, stored: StoredEncoder) -> None:
         model = OnnxModel(stored, threads=1)

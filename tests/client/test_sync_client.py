@@ -162,3 +162,14 @@ def test_the_loop_thread_cancels_what_is_left() -> None:
     thread.run(begin())
     thread.close()
     assert ended.is_set()
+
+
+def test_a_turn_is_not_taken_by_a_session_that_is_not_open() -> None:
+    with FakeClient() as client:
+        session = client.session(SCOPE)
+        with pytest.raises(ClientClosed):
+            session.observe("user", "too early")
+        with session:
+            session.observe("user", "in time")
+        with pytest.raises(ClientClosed):
+            session.observe("user", "too late")

@@ -112,3 +112,8 @@ def test_backoff_grows_to_its_maximum_and_starts_over() -> None:
     assert all(bound / 2 <= wait <= bound for wait, bound in zip(waits, (1, 2, 4, 4, 4), strict=True))
     backoff.reset()
     assert backoff.next() <= 1.0
+
+
+def test_a_target_without_a_port_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="port is missing"):
+        Transport("localhost", api_key="key", options=ClientOptions())

@@ -139,3 +139,12 @@ def test_what_a_crash_left_is_swept_at_the_next_start(registry: TenantRegistry, 
         assert not [name for name in left if (folder / name).exists()]
         assert again.list() == ("acme",)
         assert again.open("acme").version == 1
+
+
+def test_nobody_else_may_read_what_is_stored(registry: TenantRegistry, prepare: Prepare) -> None:
+    store = create(registry, "acme")
+    store.write([prepare("the secret is plum", rung=DANA)], request_id=None)
+    folders = [registry.folder, registry.folder.parent]
+    assert [oct(folder.stat().st_mode & 0o777) for folder in folders] == ["0o700", "0o700"]
+    files = [path for path in registry.folder.iterdir() if path.name.startswith("acme")]
+    assert len(files) == 3 and {oct(path.stat().st_mode & 0o777) for path in files} == {"0o600"}

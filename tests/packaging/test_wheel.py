@@ -97,4 +97,13 @@ def test_the_wheel_is_pure_and_names_the_command(wheel):
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         (entry_points,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
-        assert "precall = precall.cli.main:main" in archive.read(entry_points).decode()
+        assert "precall = precall.cli.entry:main" in archive.read(entry_points).decode()
+
+
+def test_a_client_alone_says_what_the_command_line_needs(client_python):
+    command = client_python.parent / "precall"
+    done = subprocess.run([str(command), "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "precall: this is the client alone; the command line comes with `pip install 'precall[server]'`"
+    ]
