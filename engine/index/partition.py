@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +41,7 @@ class Partition:
         self.rung = rung
         self._dimension = dimension
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._set = MemorySet(dimension)
         self._memories: dict[str, Memory] = {}
         self._codes: CodeIndex | None = None
@@ -88,6 +89,10 @@ class Partition:
                 slot = self._set.remove(memory_id)
                 if self._codes is not None:
                     self._codes.remove(slot)
+
+    def still(self) -> AbstractContextManager[bool]:
+        """While this is entered, no write changes the partition. Enter several from the narrowest rung up."""
+        return self._lock
 
     def memory(self, memory_id: str) -> Memory | None:
         return self._memories.get(memory_id)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,9 @@ _INLINE_MEMORIES: Final = 5_000
 """Up to here a search takes well under a millisecond: less than handing it to a thread and back."""
 
 _REPEATS: Final = 3
-"""A search that loses a result to a write looks again: the successor may have the place."""
+"""A search that loses a result to a write looks again: the successor may have the place. After so many
+losses it makes the writes wait.
+"""
 
 
 async def search(partitions: Sequence[Partition], query: Query) -> list[Hit]:
@@ -32,11 +35,15 @@ def search_fast(partitions: Sequence[Partition], query: Query) -> list[Hit]:
 
     Safe beside writes: the hits are those of one moment, save that a memory removed meanwhile is left out.
     """
-    hits = _search_once(partitions, query)
     for _ in range(_REPEATS):
+        hits = _search_once(partitions, query)
         if None not in hits:
             break
-        hits = _search_once(partitions, query)
+    else:
+        with ExitStack() as stillness:
+            for partition in partitions:
+                stillness.enter_context(partition.still())
+            hits = _search_once(partitions, query)
     return [hit for hit in hits if hit is not None]
 
 
