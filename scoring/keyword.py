@@ -94,6 +94,8 @@ class KeywordIndex:
     def __init__(self) -> None:
         self._postings: dict[str, _Posting] = {}
         self._terms: list[tuple[str, ...]] = []
+        # As the postings have them, once more by document: to find one in the postings takes a search a term.
+        self._impacts: list[array[float]] = []
 
     @property
     def documents(self) -> int:
@@ -103,6 +105,7 @@ class KeywordIndex:
         """Append a document; returns its slot."""
         slot = len(self._terms)
         self._terms.append(tuple(impacts))
+        self._impacts.append(array("f", impacts.values()))
         for term, impact in impacts.items():
             posting = self._postings.get(term)
             if posting is None:
@@ -121,7 +124,9 @@ class KeywordIndex:
                 posting = self._postings[term]
                 posting.slots[posting.position(last)] = slot
             self._terms[slot] = self._terms[last]
+            self._impacts[slot] = self._impacts[last]
         self._terms.pop()
+        self._impacts.pop()
 
     def _drop(self, term: str, slot: int) -> None:
         posting = self._postings[term]
@@ -139,10 +144,7 @@ class KeywordIndex:
 
     def impacts(self, slot: int) -> dict[str, float]:
         """The impacts that a document was added with."""
-        return {
-            term: (posting := self._postings[term]).impacts[posting.position(slot)]
-            for term in self._terms[slot]
-        }
+        return dict(zip(self._terms[slot], self._impacts[slot], strict=True))
 
     def statistics(self, terms: Iterable[str] | None = None) -> Statistics:
         """Frequencies of the given terms, or of all of them."""
@@ -163,7 +165,15 @@ class KeywordIndex:
 
     def check_integrity(self) -> None:
         """Raise AssertionError if postings and documents disagree; for tests."""
-        held = Counter((term, slot) for term, posting in self._postings.items() for slot in posting.slots)
-        expected = Counter((term, slot) for slot, terms in enumerate(self._terms) for term in terms)
+        held = Counter(
+            (term, slot, impact)
+            for term, posting in self._postings.items()
+            for slot, impact in zip(posting.slots, posting.impacts, strict=True)
+        )
+        expected = Counter(
+            (term, slot, impact)
+            for slot in range(self.documents)
+            for term, impact in self.impacts(slot).items()
+        )
         assert held == expected, "postings and documents disagree"
         assert all(len(p.slots) == len(p.impacts) > 0 for p in self._postings.values())

@@ -20,6 +20,7 @@ from precall.server.mapping.values import count
 Context = grpc.aio.ServicerContext[Any, Any]
 
 DEFAULT_PAGE: Final = 100
+_NO_MIGRATION: Final = "this server does not change a tenant's model yet"
 
 
 class AdminService(AdminServiceServicer):
@@ -115,17 +116,17 @@ class AdminService(AdminServiceServicer):
     async def StartMigration(
         self, request: admin_pb2.StartMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
-        raise NotSupported("this server does not change a tenant's model yet")
+        raise NotSupported(_NO_MIGRATION)
 
     async def GetMigration(
         self, request: admin_pb2.GetMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
-        raise NotSupported("this server does not change a tenant's model yet")
+        raise NotSupported(_NO_MIGRATION)
 
     async def EndMigration(
         self, request: admin_pb2.EndMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
-        raise NotSupported("this server does not change a tenant's model yet")
+        raise NotSupported(_NO_MIGRATION)
 
     async def _describe_briefly(self, tenant_id: str) -> admin_pb2.Tenant:
         if not self._engine.is_open(tenant_id):
