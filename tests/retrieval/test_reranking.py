@@ -77,8 +77,11 @@ async def held(reranker: FakeReranker) -> None:
 
 
 async def tokenized(queue: RerankQueue) -> None:
-    """Until what was asked before waits for the device: tokenising is first come, first served."""
-    await queue.rerank("a", [""])
+    """Until what was asked before waits for the device: tokenising is first come, first served.
+
+    A task of its own, so that the tasks made before it have begun when it does.
+    """
+    await asyncio.create_task(queue.rerank("a", [""]))
 
 
 async def test_scores_come_in_the_order_of_the_documents_with_their_errors_and_usage() -> None:
