@@ -11,18 +11,20 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Texts = Sequence[NDArray[np.int64]]
+from precall.bench.gpu_forward import PlainForward
+from precall.bench.gpu_model import Qwen3Shape, RandomQwen3, Texts
+from precall.bench.gpu_reference import TransformersQwen3
+
 Embed = Callable[[Texts], NDArray[np.float32]]
 
-VOCABULARY = 151_669
+_SPREAD = 0.02  # transformers' own, so that the states of 28 layers stay in range
 FULL_DEPTH = 28
 CASES = {
     "one of 16": (16,),
@@ -77,11 +79,12 @@ def measure_qwen3(
     placement = Placement.choose(device, dtype)
     chance = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
-        _save_random_model(Path(folder), layers, seed)
-        ours, transformers = _ours(Path(folder), placement), _transformers(Path(folder), placement)
+        model = RandomQwen3(Qwen3Shape(layers=layers), spread=_SPREAD, seed=seed).save(Path(folder))
+        ours: Embed = PlainForward(model, placement).runner().run
+        transformers: Embed = TransformersQwen3(model, placement).vectors
     batches = {}
     for name, lengths in CASES.items():
-        texts = [chance.integers(0, VOCABULARY, length) for length in lengths]
+        texts = [chance.integers(0, Qwen3Shape().vocabulary, length) for length in lengths]
         cosines = np.einsum("ij,ij->i", ours(texts), transformers(texts))
         seconds: dict[Embed, list[float]] = {ours: [], transformers: []}
         for _ in range(rounds):
@@ -109,74 +112,6 @@ def _seconds(embed: Embed, texts: Texts) -> float:
     begin = time.perf_counter()
     embed(texts)
     return time.perf_counter() - begin
-
-
-def _save_random_model(folder: Path, layers: int, seed: int) -> None:
-    import torch
-    from transformers import Qwen3Config, Qwen3Model
-
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=1_024,
-        intermediate_size=3_072,
-        num_hidden_layers=layers,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=128,
-        max_position_embeddings=32_768,
-        tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
-    )
-    torch.manual_seed(seed)
-    model: Any = Qwen3Model(config)
-    model.to(torch.bfloat16).save_pretrained(folder)
-
-
-def _ours(folder: Path, placement: Any) -> Embed:
-    import torch
-    from torch import Tensor
-
-    from precall.engine.encoding.qwen3_architecture import Qwen3Architecture
-    from precall.engine.encoding.qwen3_model import Qwen3Model
-    from precall.engine.encoding.qwen3_weights import Qwen3Weights
-    from precall.engine.encoding.torch_attention import PackedTensors, choose_attention
-    from precall.engine.encoding.torch_runner import PackedRunner
-
-    architecture = Qwen3Architecture.read(folder / "config.json")
-    weights = Qwen3Weights.load([folder / "model.safetensors"], architecture, placement)
-    model = Qwen3Model(architecture, weights, choose_attention(placement))
-
-    def unit_vectors(batch: PackedTensors) -> Tensor:
-        return torch.nn.functional.normalize(model.last_hidden(batch).to(torch.float32), dim=-1)
-
-    return PackedRunner(unit_vectors, placement).run
-
-
-def _transformers(folder: Path, placement: Any) -> Embed:
-    import torch
-    from transformers import AutoModel
-
-    model: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, dtype=placement.dtype)
-    model = model.to(placement.device).eval()
-
-    def embed(texts: Texts) -> NDArray[np.float32]:
-        longest = max(len(text) for text in texts)
-        token_ids = torch.zeros((len(texts), longest), dtype=torch.int64)
-        mask = torch.zeros_like(token_ids)
-        for row, text in enumerate(texts):
-            token_ids[row, longest - len(text) :] = torch.from_numpy(text)
-            mask[row, longest - len(text) :] = 1
-        with torch.inference_mode():
-            states = model(
-                input_ids=token_ids.to(placement.device),
-                attention_mask=mask.to(placement.device),
-                position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0).to(placement.device),
-                use_cache=False,
-            ).last_hidden_state
-            vectors = torch.nn.functional.normalize(states[:, -1].to(torch.float32), dim=-1)
-        return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
-
-    return embed
 
 
 def main() -> None:

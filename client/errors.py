@@ -212,6 +212,11 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> PrecallError:
     code = error.code()
     kind = BY_REASON.get(reason) or BY_CODE.get(code, PrecallError)
     message = error.details() or code.name
+    if not reason and code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in message:
+        # gRPC's own word for a message over a size limit; to send it again would be refused again.
+        return InvalidInput(
+            f"{message}: split the request, or raise max_message_bytes where it was refused", code=code
+        )
     if issubclass(kind, Overloaded):
         return kind(
             message,

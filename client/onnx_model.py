@@ -32,7 +32,7 @@ class OnnxModel:
         settings.intra_op_num_threads = threads
         settings.inter_op_num_threads = 1
         # Waiting threads sleep instead of spinning: an agent's cores are wanted by others, and a spinning
-        # pool made one query take 15 to 21 ms on two busy cores, a sleeping one takes 6 (bench/encoding.py).
+        # pool made one query take 15 to 21 ms on two busy cores, a sleeping one takes 6.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(
             str(stored.file(".onnx")), settings, providers=["CPUExecutionProvider"]

@@ -18,13 +18,14 @@ from grpc_reflection.v1alpha import reflection
 
 from precall.engine.engine import Engine
 from precall.engine.errors import ConfigurationError
+from precall.engine.retrieval.reranking import RerankQueue
 from precall.proto.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from precall.proto.anticipation_pb2_grpc import add_AnticipationServiceServicer_to_server
 from precall.proto.embedding_pb2_grpc import add_EmbeddingServiceServicer_to_server
 from precall.proto.memory_pb2_grpc import add_MemoryServiceServicer_to_server
 from precall.proto.retrieval_pb2_grpc import add_RetrievalServiceServicer_to_server
 from precall.server.admin_key import ensure_admin_key
-from precall.server.health import SERVICES, Readiness
+from precall.server.health import SERVICES, Readiness, WorkingModel
 from precall.server.http import HttpServer
 from precall.server.interceptor import Gate
 from precall.server.keys import KeyStore
@@ -100,6 +101,7 @@ class PrecallServer:
             model.encoder,
             batch_observer=self._metrics,
             anticipation_observer=self._metrics,
+            recall_observer=self._metrics,
         )
         self._undo.push_async_callback(engine.close)
         await engine.start()
@@ -112,10 +114,14 @@ class PrecallServer:
         )
         self._metrics.open_tenants.set_function(lambda: engine.open_tenants)
 
-        server = self._grpc_server(engine, keys, model)
+        reranking = None if model.reranker is None else RerankQueue(model.reranker)
+        server = self._grpc_server(engine, keys, model, reranking)
         port = _bind(server, settings)
         self._undo.push_async_callback(self._readiness.stop)
-        await self._readiness.start(engine.batcher, interval=settings.probe_seconds)
+        models: list[WorkingModel] = [engine.batcher]
+        if reranking is not None:
+            models.append(reranking)
+        await self._readiness.start(models, interval=settings.probe_seconds)
         await server.start()
         self._undo.push_async_callback(self._drain, server, engine)
         return Endpoints(settings.host, port, settings.metrics_host, metrics_port, os.getpid())
@@ -143,7 +149,9 @@ class PrecallServer:
             _logger.info("made an admin key", file=str(written))
         return keys
 
-    def _grpc_server(self, engine: Engine, keys: KeyStore, model: ServedModel) -> grpc.aio.Server:
+    def _grpc_server(
+        self, engine: Engine, keys: KeyStore, model: ServedModel, reranking: RerankQueue | None
+    ) -> grpc.aio.Server:
         settings = self._settings
         gate = Gate(keys, self._metrics, max_concurrent=settings.max_concurrent_rpcs)
         server = grpc.aio.server(
@@ -152,14 +160,15 @@ class PrecallServer:
                 ("grpc.max_receive_message_length", settings.max_message_bytes),
                 ("grpc.max_send_message_length", settings.max_message_bytes),
                 ("grpc.keepalive_permit_without_calls", 1),
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", CLIENT_PING_MILLISECONDS),
+                ("grpc.http2.min_ping_interval_without_data_ms", CLIENT_PING_MILLISECONDS),
                 ("grpc.keepalive_time_ms", SERVER_PING_MILLISECONDS),
                 ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MILLISECONDS),
                 ("grpc.so_reuseport", 0),  # else a second server on the port would take half of the calls
             ],
         )
         max_batch = settings.max_batch
-        add_EmbeddingServiceServicer_to_server(EmbeddingService(engine, model, max_batch=max_batch), server)
+        embedding = EmbeddingService(engine, model, reranking, max_batch=max_batch)
+        add_EmbeddingServiceServicer_to_server(embedding, server)
         add_MemoryServiceServicer_to_server(MemoryService(engine, max_batch=max_batch), server)
         add_RetrievalServiceServicer_to_server(RetrievalService(engine), server)
         add_AnticipationServiceServicer_to_server(AnticipationService(engine, keys, self._metrics), server)

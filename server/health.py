@@ -1,14 +1,13 @@
-"""Readiness that follows the model: a real forward pass every few seconds decides what probes are told."""
+"""Readiness that follows the models: real forward passes, ordinary ones and probes, decide what is told."""
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 import structlog
 from grpc_health.v1 import health, health_pb2
 
-from precall.engine.batching.batcher import Batcher
 from precall.engine.errors import PrecallError
 from precall.server.metrics import ServerMetrics
 
@@ -25,14 +24,39 @@ DRAINING: Final = "shutting down"
 _logger = structlog.get_logger(__name__)
 
 
+class WorkingModel(Protocol):
+    """A model behind its queue: what readiness must know of it."""
+
+    @property
+    def fault(self) -> PrecallError | None:
+        """Why its last forward pass failed; None if it worked."""
+        ...
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Call ``listener``, on the event loop, whenever ``fault`` appears or goes."""
+        ...
+
+    async def probe(self) -> None:
+        """A real forward pass. Raises what ``fault`` then says."""
+        ...
+
+
 class Readiness:
-    """Whether this server should be sent work, told alike over gRPC health, over HTTP, and as a metric."""
+    """Whether this server should be sent work, told alike over gRPC health, over HTTP, and as a metric.
+
+    It is ready while the last pass of every model worked. A pass that fails, whoever asked for it, ends that
+    at once and is followed by a probe; whichever pass works next, ordinary or a probe's, restores it.
+    """
 
     def __init__(self, metrics: ServerMetrics) -> None:
         self.servicer = health.aio.HealthServicer()
         self._metrics = metrics
+        self._models: Sequence[WorkingModel] = ()
         self._fault: str | None = STARTING
-        self._probing: asyncio.Task[None] | None = None
+        self._turned = asyncio.Event()
+        self._doubted = asyncio.Event()
+        self._telling = asyncio.Lock()
+        self._tasks: Sequence[asyncio.Task[None]] = ()
         metrics.ready.set(0)
 
     @property
@@ -40,33 +64,57 @@ class Readiness:
         """Why there is no work to be sent here; None while all is well."""
         return self._fault
 
-    async def start(self, batcher: Batcher, *, interval: float) -> None:
-        """Say so once a forward pass works, and go on probing. ``interval``: seconds between two probes."""
-        await self._probe(batcher)
-        self._probing = asyncio.create_task(self._keep_probing(batcher, interval), name="readiness")
+    async def start(self, models: Sequence[WorkingModel], *, interval: float) -> None:
+        """Say so once a pass of each model works, and go on. ``interval``: seconds between two probes."""
+        self._models = models
+        await self._probe()
+        for model in models:
+            model.listen(self._on_turn)
+        self._tasks = (
+            asyncio.create_task(self._keep_probing(interval), name="readiness-probe"),
+            asyncio.create_task(self._keep_telling(), name="readiness"),
+        )
 
     async def stop(self) -> None:
-        """Not ready from now on, whatever the model can do. Twice is as once."""
-        if self._probing is not None:
-            probing, self._probing = self._probing, None
-            probing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probing
+        """Not ready from now on, whatever the models can do. Twice is as once."""
+        tasks, self._tasks = self._tasks, ()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._tell(DRAINING)
         await self.servicer.enter_graceful_shutdown()
 
-    async def _keep_probing(self, batcher: Batcher, interval: float) -> None:
-        while True:
-            await asyncio.sleep(interval)
-            await self._probe(batcher)
+    def _on_turn(self) -> None:
+        self._turned.set()
+        if self._model_fault() is not None:
+            self._doubted.set()
 
-    async def _probe(self, batcher: Batcher) -> None:
-        try:
-            await batcher.probe()
-        except PrecallError as error:
-            await self._tell(f"{error.reason}: {error.message}")
-        else:
-            await self._tell(None)
+    async def _keep_telling(self) -> None:
+        while True:
+            await self._turned.wait()
+            self._turned.clear()
+            await self._tell_of_models()
+
+    async def _keep_probing(self, interval: float) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._doubted.wait()
+            self._doubted.clear()
+            await self._probe()
+
+    async def _probe(self) -> None:
+        # What a probe raises, the model's own fault says as well.
+        await asyncio.gather(*(model.probe() for model in self._models), return_exceptions=True)
+        await self._tell_of_models()
+
+    async def _tell_of_models(self) -> None:
+        async with self._telling:  # so that no service is left with what is no longer so
+            await self._tell(self._model_fault())
+
+    def _model_fault(self) -> str | None:
+        faults = (model.fault for model in self._models)
+        return next((f"{fault.reason}: {fault.message}" for fault in faults if fault is not None), None)
 
     async def _tell(self, fault: str | None) -> None:
         if fault is None and self._fault is not None:

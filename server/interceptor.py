@@ -3,26 +3,25 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from precall.engine.errors import InvalidInput, Overloaded, PermissionDenied, PrecallError
+from precall.engine.errors import InvalidInput, PermissionDenied, PrecallError
 from precall.server.access import NEEDS, PACKAGE
 from precall.server.auth import identify
 from precall.server.call import Call, enter_call
 from precall.server.errors import abort, hidden, status_code
 from precall.server.keys import KeyStore
 from precall.server.metrics import ServerMetrics
+from precall.server.places import Places
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 Context = grpc.aio.ServicerContext[Any, Any]
 Decode = Callable[[bytes], Any]
-
-RETRY_SECONDS: Final = 0.1
 
 
 class Gate(grpc.aio.ServerInterceptor):
@@ -32,8 +31,7 @@ class Gate(grpc.aio.ServerInterceptor):
         """``max_concurrent`` bounds the unary calls in progress; streams are not counted, they only wait."""
         self._keys = keys
         self._metrics = metrics
-        self._max_concurrent = max_concurrent
-        self._running = 0
+        self._places = Places(max_concurrent)
 
     async def intercept_service(
         self,
@@ -63,14 +61,11 @@ class Gate(grpc.aio.ServerInterceptor):
             started = time.perf_counter()
             outcome = grpc.StatusCode.OK
             try:
-                self._admit()
-                try:
+                with self._places.taken(method):
                     call = self._enter(method, context)
                     reply = await answer(_decoded(body, decode), context)
                     self._metrics.observe_stages(call.stages)
                     return reply
-                finally:
-                    self._running -= 1
             except Exception as error:
                 known = _known(error, method)
                 outcome = status_code(known)
@@ -109,14 +104,6 @@ class Gate(grpc.aio.ServerInterceptor):
                 self._metrics.observe_rpc(method, outcome, time.perf_counter() - started)
 
         return guarded
-
-    def _admit(self) -> None:
-        if self._running >= self._max_concurrent:
-            raise Overloaded(
-                f"{self._running} calls are in progress, as many as this server takes",
-                retry_after_seconds=RETRY_SECONDS,
-            )
-        self._running += 1
 
     def _enter(self, method: str, context: Context) -> Call:
         principal = identify(self._keys, context.invocation_metadata() or ())

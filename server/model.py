@@ -1,10 +1,10 @@
 """The models that a server runs, as everything above the engine sees them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from precall.engine.batching.settings import BatchingSettings
-from precall.engine.encoding.choice import ModelChoice, Runtime, has_gpu
+from precall.engine.encoding.choice import ModelChoice, ModelFamily, Runtime, has_gpu
 from precall.engine.encoding.encoder import Encoder
 from precall.engine.encoding.exported import ExportedEncoder
 from precall.engine.encoding.reranker import Reranker
@@ -12,8 +12,10 @@ from precall.server.settings import ServerSettings
 
 RUNTIME_NAMES: Final = {Runtime.ONNX: "onnxruntime", Runtime.TORCH: "torch", Runtime.VLLM: "vllm"}
 
-PACKED_ON_PROCESSOR: Final = BatchingSettings(padded=False)
-"""Small batches still: there, a conversation waits longer for a large one than the batch saves."""
+PACKED_ON_PROCESSOR: Final = BatchingSettings(padded=False, probe_seconds=60.0)
+"""Small batches still: there, a conversation waits longer for a large one than the batch saves. One text of
+32,768 tokens takes tens of seconds, and a probe behind it must not take the model for dead.
+"""
 
 PACKED_ON_GPU: Final = BatchingSettings(
     padded=False,
@@ -85,15 +87,19 @@ def _encoder_choice(settings: ServerSettings) -> ModelChoice:
 
 
 def _reranker_choice(settings: ServerSettings) -> ModelChoice:
-    """``onnx`` is said of the encoder: no reranker runs there."""
-    runtime = Runtime(settings.runtime)
-    return ModelChoice(
+    """Of what the settings say of the encoder, the reranker gets what a model of its family can do."""
+    choice = ModelChoice(
         model=settings.reranker,
-        runtime=Runtime.AUTO if runtime is Runtime.ONNX else runtime,
-        query_task=settings.query_task or None,
         max_tokens=settings.reranker_max_tokens or None,
         threads=settings.threads,
+        cache_dir=settings.cache_dir,
     )
+    if choice.family is not ModelFamily.QWEN3:
+        return choice
+    runtime = Runtime(settings.runtime)
+    if runtime not in choice.family.runtimes:
+        runtime = Runtime.AUTO
+    return replace(choice, runtime=runtime, query_task=settings.query_task or None)
 
 
 def _batching(runtime: Runtime) -> BatchingSettings:

@@ -1,9 +1,9 @@
-"""The asyncio face of the queue, and the one thread that feeds the device.
+"""The asyncio face of the queue and of the device.
 
-A text's life: ``embed`` tokenises it (on a thread when there is much of it), admits it and waits; the
-device's thread takes a batch the moment it is free, encodes it, and hands the outcomes back to the event
-loop. While one batch runs, what the next ones need is tokenised beside it; only their choice is left until
-the device is free, because whatever is chosen earlier stands in the way of a conversation that comes a moment
+A text's life: ``embed`` tokenises it (on a thread when there is much of it), admits it and waits; a worker of
+the device takes a batch the moment it is free, encodes it, and hands the outcomes back to the event loop.
+While one batch runs, what the next ones need is tokenised beside it; only their choice is left until the
+worker is free, because whatever is chosen earlier stands in the way of what is more urgent and comes a moment
 later.
 """
 
@@ -12,34 +12,27 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.batching.admission import require_bounded
-from precall.engine.batching.device_thread import BatchResult, DeviceThread
+from precall.engine.batching.admission import fewest_tokens
+from precall.engine.batching.device import Device
+from precall.engine.batching.device_thread import BatchResult
+from precall.engine.batching.health import DeviceHealth
 from precall.engine.batching.observer import BatchObserver, SilentObserver
 from precall.engine.batching.outcome import EmbeddingOutcome
+from precall.engine.batching.probe import DeviceProbe
 from precall.engine.batching.queue import WorkQueue
 from precall.engine.batching.settings import BatchingSettings
+from precall.engine.batching.tokenizing import Reading, Tokenizing
 from precall.engine.batching.work import EmbeddingRequest, QueueCounts, Ticket, WorkClass
-from precall.engine.encoding.encoder import Encoder, TextRole, TokenizedText
+from precall.engine.encoding.encoder import Encoder, TextRole
 from precall.engine.encoding.guard import PROBE_TEXT
 from precall.engine.errors import DeadlineExceeded, Draining, ModelUnavailable, Overloaded, PrecallError
 
 _logger = logging.getLogger(__name__)
-_PROBE_TENANT = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A text after the tokenizer: ``text`` or ``error``."""
-
-    text: TokenizedText | None
-    error: PrecallError | None
-    seconds: float
 
 
 class Batcher:
@@ -64,10 +57,11 @@ class Batcher:
         self._queue = WorkQueue(self._settings, clock)
         self._guarded = threading.Condition()
         self._answers: dict[Ticket, asyncio.Future[EmbeddingOutcome]] = {}
-        self._tokenizers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="precall-tokenizer")
-        self._device: DeviceThread | None = None
+        self._tokenizing = Tokenizing(encoder, self._settings, clock)
+        self._device: Device | None = None
         self._closing = False
-        self._healthy = False
+        self._health = DeviceHealth("the embedding model")
+        self._probe = DeviceProbe(encoder, self._health, self._settings.probe_seconds, self._ask)
 
     @property
     def encoder(self) -> Encoder:
@@ -75,8 +69,22 @@ class Batcher:
 
     @property
     def healthy(self) -> bool:
-        """Whether the last forward pass worked and no probe is overdue. ``probe`` brings it up to date."""
-        return self._healthy and self._device is not None and self._device.is_alive
+        """Whether ``fault`` is None."""
+        return self.fault is None
+
+    @property
+    def fault(self) -> PrecallError | None:
+        """Why the last forward pass failed, ordinary or a probe's, or that a probe is overdue; else None.
+
+        A batch whose every text has an error of its own says nothing of the device: the next probe will.
+        """
+        if self._device is None or not self._device.is_alive:
+            return _not_running()
+        return self._health.fault
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Call ``listener``, on the event loop, whenever ``fault`` appears or goes."""
+        self._health.listen(listener)
 
     @property
     def waiting_tokens(self) -> int:
@@ -87,18 +95,18 @@ class Batcher:
         return self._queue.counts
 
     async def start(self) -> None:
-        """Start the device's thread and prove it with a forward pass. Raises what ``probe`` raises."""
+        """Start the device and prove it with a forward pass of each worker. Raises what ``probe`` raises."""
         assert self._device is None, "a batcher starts once"
         loop = asyncio.get_running_loop()
-        self._device = DeviceThread(
+        self._device = Device(
             self._encoder,
             self._queue,
             self._guarded,
-            deliver=lambda result: loop.call_soon_threadsafe(self._deliver, result),
+            deliver=lambda worker, result: loop.call_soon_threadsafe(self._deliver, worker, result),
             deliver_expired=lambda tickets: loop.call_soon_threadsafe(self._answer_expired, tickets),
         )
-        self._device.start()
         try:
+            await self._device.start()
             await self.probe()
         except BaseException:
             await self.close()
@@ -108,10 +116,9 @@ class Batcher:
         """Refuse new work, answer what was admitted, end the threads. Twice is as once."""
         self._closing = True
         if self._device is not None:
-            self._device.stop_when_idle()
-            # All that the thread delivered was on the loop before the end of this wait could be.
-            await asyncio.to_thread(self._device.join)
-        self._tokenizers.shutdown(wait=False)
+            # All that its threads delivered was on the loop before the end of this wait could be.
+            await self._device.finish()
+        self._tokenizing.close()
 
     async def embed(
         self,
@@ -122,16 +129,23 @@ class Batcher:
         work_class: WorkClass,
         deadline: float | None = None,
         truncate: bool = False,
+        instruction: str | None = None,
     ) -> list[EmbeddingOutcome]:
         """An outcome a text, in order. Cancelling the caller drops what has not reached the device.
 
-        ``deadline`` is on ``clock`` (monotonic seconds). A text that is wrong, too late or hit by a failure
-        has its own error in its outcome. Raised for the request as a whole, before anything of it is queued:
-        ``Overloaded``, ``InvalidInput`` (more tokens than the queue ever takes), ``Draining``.
+        ``deadline`` is on ``clock`` (monotonic seconds), ``instruction`` as in ``Encoder.tokenize``. A text
+        that is wrong, too late or hit by a failure has its own error in its outcome. Raised for the request
+        as a whole, before anything of it is queued: ``Overloaded``, ``InvalidInput`` (more tokens than the
+        queue ever takes), ``Draining``, and what the encoder says to an instruction that it does not take.
         """
         self._require_open()
-        prepared = await self._prepare(texts, role, truncate)
+        reading = Reading(role, truncate, instruction, deadline)
+        self._refuse_early(texts, work_class, truncate)
+        if instruction is not None:  # a wrong one would fail every text alike
+            self._encoder.tokenize(PROBE_TEXT, role, truncate=True, instruction=instruction)
+        prepared = await self._tokenizing.prepare(texts, reading)
         self._require_open()
+        self._count_late([item.error for item in prepared])
         outcomes: list[EmbeddingOutcome | None] = [
             EmbeddingOutcome(None, item.error, None, item.seconds) if item.text is None else None
             for item in prepared
@@ -166,29 +180,18 @@ class Batcher:
         return outcome.require_vector()
 
     async def probe(self) -> None:
-        """A real forward pass on the device's thread, even if the queue is full: is the model alive?
+        """A real forward pass by each of the device's workers, even if the queue is full: is the model alive?
 
         Raises ``ModelUnavailable`` or ``NumericsError``, and ``healthy`` says the same until a pass works
         again.
         """
-        request = EmbeddingRequest(
-            self._encoder.tokenize(PROBE_TEXT, TextRole.QUERY, truncate=True),
-            TextRole.QUERY,
-            _PROBE_TENANT,
-            WorkClass.CONVERSATION,
-        )
-        try:
-            async with asyncio.timeout(self._settings.probe_seconds):
-                (outcome,) = await self._wait_for(self._admit([request], beyond_limit=True), None)
-        except TimeoutError as error:
-            self._healthy = False
-            raise ModelUnavailable(
-                f"the device did not answer a probe within {self._settings.probe_seconds:g} s: "
-                "restart the server if this goes on"
-            ) from error
-        if outcome.error is not None:
-            self._healthy = False
-            raise outcome.error
+        if self._device is None or not self._device.is_alive:
+            raise _not_running()
+        await self._probe.check(self._device.classes)
+
+    async def _ask(self, request: EmbeddingRequest) -> EmbeddingOutcome:
+        (outcome,) = await self._wait_for(self._admit([request], beyond_limit=True), None)
+        return outcome
 
     def _require_open(self) -> None:
         if self._closing:
@@ -196,28 +199,22 @@ class Batcher:
                 "the server is shutting down: send the request to another one, or again in a moment"
             )
         if self._device is None or not self._device.is_alive:
-            raise ModelUnavailable("the device's thread is not running: start the batcher first")
+            raise _not_running()
 
-    async def _prepare(self, texts: Sequence[str], role: TextRole, truncate: bool) -> list[_Prepared]:
-        few = len(texts) <= self._settings.inline_texts
-        if few and sum(len(text) for text in texts) <= self._settings.inline_characters:
-            return self._tokenize(texts, role, truncate)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._tokenizers, self._tokenize, texts, role, truncate)
+    def _refuse_early(self, texts: Sequence[str], work_class: WorkClass, truncate: bool) -> None:
+        """Refuse before the tokenizer what the queue would refuse after it: a flood must cost nothing."""
+        fewest = fewest_tokens(texts, self._encoder.card.max_tokens, truncate=truncate)
+        try:
+            with self._guarded:
+                self._queue.require_room(work_class, fewest, len(texts))
+        except Overloaded:
+            self._observer.refused(len(texts))
+            raise
 
-    def _tokenize(self, texts: Sequence[str], role: TextRole, truncate: bool) -> list[_Prepared]:
-        prepared = []
-        for text in texts:
-            begin = time.perf_counter()
-            tokenized: TokenizedText | None = None
-            fault: PrecallError | None = None
-            try:
-                require_bounded(text, self._settings.max_text_characters)
-                tokenized = self._encoder.tokenize(text, role, truncate=truncate)
-            except PrecallError as error:
-                fault = error
-            prepared.append(_Prepared(tokenized, fault, time.perf_counter() - begin))
-        return prepared
+    def _count_late(self, errors: Sequence[PrecallError | None]) -> None:
+        late = sum(isinstance(error, DeadlineExceeded) for error in errors)
+        if late:
+            self._observer.expired(late)
 
     def _admit(self, requests: Sequence[EmbeddingRequest], *, beyond_limit: bool = False) -> list[Ticket]:
         """Queue the requests and wake the device. No answer can come before the loop runs again."""
@@ -225,7 +222,7 @@ class Batcher:
         try:
             with self._guarded:
                 tickets = self._queue.admit(requests, beyond_limit=beyond_limit)
-                self._guarded.notify()
+                self._guarded.notify_all()
         except Overloaded:
             self._observer.refused(len(requests))
             raise
@@ -270,10 +267,12 @@ class Batcher:
                 ticket, EmbeddingOutcome(None, error, ticket.request.text.usage, queue_seconds=waited)
             )
 
-    def _deliver(self, result: BatchResult) -> None:
-        self._healthy = result.has_sound_row
+    def _deliver(self, worker: int, result: BatchResult) -> None:
         if result.failure is not None:
             _logger.error("a batch of %d texts failed", len(result.batch.works), exc_info=result.failure)
+            self._health.failed(result.failure, worker)
+        elif result.has_sound_row:
+            self._health.worked(worker)
         self._observer.finished(result.batch, result.device_seconds, failed=result.failure is not None)
         for row, tickets in enumerate(result.tickets):
             vector, error = result.row(row)
@@ -295,3 +294,7 @@ class Batcher:
         answer = self._answers.get(ticket)
         if answer is not None and not answer.done():
             answer.set_result(outcome)
+
+
+def _not_running() -> ModelUnavailable:
+    return ModelUnavailable("the device's thread is not running: start the batcher first")

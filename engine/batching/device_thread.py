@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.engine.batching.failed_pass import failed_pass
 from precall.engine.batching.queue import WorkQueue
-from precall.engine.batching.work import Batch, Ticket, Turn
+from precall.engine.batching.work import Batch, Ticket, Turn, WorkClass
 from precall.engine.encoding.encoder import EncodedBatch, Encoder
 from precall.engine.encoding.numerics import unit_rows
 from precall.engine.errors import ModelUnavailable, PrecallError
@@ -50,10 +51,14 @@ class DeviceThread:
         queue: WorkQueue,
         guarded: threading.Condition,
         *,
+        classes: Sequence[WorkClass],
         deliver: Callable[[BatchResult], object],
         deliver_expired: Callable[[Sequence[Ticket]], object],
     ) -> None:
-        """``guarded`` guards ``queue``; whoever admits work notifies it."""
+        """``guarded`` guards ``queue``; whoever admits work notifies all who wait for it. Only work of
+        ``classes`` (the most urgent first) is taken.
+        """
+        self.classes = classes
         self._encoder = encoder
         self._queue = queue
         self._guarded = guarded
@@ -73,7 +78,7 @@ class DeviceThread:
     def stop_when_idle(self) -> None:
         with self._guarded:
             self._stopping = True
-            self._guarded.notify()
+            self._guarded.notify_all()
 
     def join(self) -> None:
         self._thread.join()
@@ -88,8 +93,8 @@ class DeviceThread:
     def _next_turn(self) -> Turn | None:
         """Wait for work; None when stopping and nothing is left."""
         with self._guarded:
-            self._guarded.wait_for(lambda: self._queue.has_waiting or self._stopping)
-            return self._queue.take() if self._queue.has_waiting else None
+            self._guarded.wait_for(lambda: self._queue.has_waiting_of(self.classes) or self._stopping)
+            return self._queue.take(self.classes) if self._queue.has_waiting_of(self.classes) else None
 
     def _compute(self, batch: Batch) -> BatchResult:
         encoded: EncodedBatch | None = None
@@ -97,14 +102,8 @@ class DeviceThread:
         begin = time.perf_counter()
         try:
             encoded = self._encode(batch)
-        except PrecallError as error:
-            failure = error
         except BaseException as error:  # a thread that died of it would leave every later caller waiting
-            failure = ModelUnavailable(
-                f"the model failed on a batch of {len(batch.works)} texts ({type(error).__name__}): "
-                "send the request again, in smaller parts if this goes on"
-            )
-            failure.__cause__ = error
+            failure = failed_pass(error, f"a batch of {len(batch.works)} texts")
         seconds = time.perf_counter() - begin
         with self._guarded:
             tickets = self._queue.complete(batch, seconds)

@@ -7,7 +7,8 @@ A text's way: ``admit`` (a ticket for the caller, a work for the device) -> ``ta
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from precall.engine.batching.fair_share import FairShare
@@ -32,8 +33,8 @@ class WorkQueue:
     """Not thread-safe: its owner holds a lock around each call.
 
     Invariants (``check_integrity``): equal texts of equal role are one work; a waiting work stands in exactly
-    one lane and has a waiting ticket; ``waiting_tokens`` is the sum over waiting tickets and, but for probes,
-    never above the limit; no expired or cancelled ticket belongs to a work.
+    one lane and has a waiting ticket; the waiting tokens of a class are the sum over its waiting tickets and,
+    but for probes, never above the limit; no expired or cancelled ticket belongs to a work.
     """
 
     def __init__(self, settings: BatchingSettings, clock: Callable[[], float]) -> None:
@@ -46,15 +47,18 @@ class WorkQueue:
         self._class_clocks = dict.fromkeys(WorkClass, 0.0)
         self._deadlines: list[tuple[float, int, Ticket]] = []
         self._ticket_numbers = itertools.count()
-        self._waiting_tokens = 0
+        self._waiting_tokens = dict.fromkeys(WorkClass, 0)
         self._waiting_tickets = 0
         self._counts = QueueCounts()
-        self._pace = Pace()
+        self._paces = {work_class: Pace() for work_class in WorkClass}
 
     @property
     def waiting_tokens(self) -> int:
         """Tokens of all waiting tickets, those of shared works counted for each ticket."""
-        return self._waiting_tokens
+        return sum(self._waiting_tokens.values())
+
+    def waiting_tokens_of(self, work_class: WorkClass) -> int:
+        return self._waiting_tokens[work_class]
 
     @property
     def counts(self) -> QueueCounts:
@@ -63,6 +67,9 @@ class WorkQueue:
     @property
     def has_waiting(self) -> bool:
         return self._waiting_tickets > 0
+
+    def has_waiting_of(self, classes: Collection[WorkClass]) -> bool:
+        return any(not self._lanes[work_class].is_empty for work_class in classes)
 
     @property
     def is_idle(self) -> bool:
@@ -79,10 +86,36 @@ class WorkQueue:
         self._counts = replace(self._counts, admitted=self._counts.admitted + len(requests))
         return [self._admit_one(request) for request in requests]
 
-    def take(self) -> Turn:
-        """The next batch, of the class and tenants whose turn it is; tickets that came too late beside it."""
+    def require_room(self, work_class: WorkClass, tokens: int, texts: int) -> None:
+        """For who knows before tokenising that there will be ``tokens`` or more, in ``texts`` texts.
+
+        Raises as ``admit`` does; nothing is kept for the caller.
+        """
+        limit = self._settings.max_waiting_tokens
+        if tokens > limit:
+            raise InvalidInput(
+                f"the request has {tokens} tokens and the queue holds {limit}: split it into smaller ones",
+                metadata={"tokens": str(tokens), "limit": str(limit)},
+            )
+        waiting = self._waiting_tokens[work_class]
+        excess = waiting + tokens - limit
+        if excess > 0:
+            self._counts = replace(self._counts, refused=self._counts.refused + texts)
+            retry_after = self._paces[work_class].seconds_for(excess)
+            raise Overloaded(
+                f"{waiting} tokens of class {work_class.value} are waiting and the queue holds {limit}: "
+                f"send the request again in {retry_after:.1f} s",
+                retry_after_seconds=retry_after,
+                metadata={"waiting_tokens": str(waiting), "limit": str(limit)},
+            )
+
+    def take(self, classes: Collection[WorkClass] = tuple(WorkClass)) -> Turn:
+        """The next batch, of the class and tenants whose turn it is; tickets that came too late beside it.
+
+        ``classes``, the most urgent first, are those that whoever asks computes.
+        """
         expired = self.expire()
-        waiting = [work_class for work_class in WorkClass if not self._lanes[work_class].is_empty]
+        waiting = [work_class for work_class in classes if not self._lanes[work_class].is_empty]
         if not waiting:
             return Turn(None, expired)
         work_class = min(waiting, key=self._share.clock)  # on a tie min keeps the first: the most urgent
@@ -94,11 +127,11 @@ class WorkQueue:
             self._running.add(work)
             for ticket in work.tickets:
                 self._stop_waiting(ticket, TicketState.RUNNING)
-        return Turn(Batch(tuple(works), work_class, self._clock()), expired)
+        return Turn(Batch(tuple(works), work_class, self._clock(), self._settings.padded), expired)
 
     def complete(self, batch: Batch, device_seconds: float) -> list[list[Ticket]]:
         """The batch is computed, or failed. The live tickets of each of its works, in the batch's order."""
-        self._pace.observe(batch.tokens, device_seconds)
+        self._paces[batch.work_class].observe(batch.tokens, device_seconds)
         finished: list[list[Ticket]] = []
         for work in batch.works:
             self._running.remove(work)
@@ -128,23 +161,11 @@ class WorkQueue:
         return tuple(expired)
 
     def _require_room(self, requests: Sequence[EmbeddingRequest]) -> None:
-        tokens = sum(len(request.text.token_ids) for request in requests)
-        limit = self._settings.max_waiting_tokens
-        if tokens > limit:
-            raise InvalidInput(
-                f"the request has {tokens} tokens and the queue holds {limit}: split it into smaller ones",
-                metadata={"tokens": str(tokens), "limit": str(limit)},
-            )
-        excess = self._waiting_tokens + tokens - limit
-        if excess > 0:
-            self._counts = replace(self._counts, refused=self._counts.refused + len(requests))
-            retry_after = self._pace.seconds_for(excess)
-            raise Overloaded(
-                f"{self._waiting_tokens} tokens are waiting and the queue holds {limit}: "
-                f"send the request again in {retry_after:.1f} s",
-                retry_after_seconds=retry_after,
-                metadata={"waiting_tokens": str(self._waiting_tokens), "limit": str(limit)},
-            )
+        tokens: Counter[WorkClass] = Counter()
+        for request in requests:
+            tokens[request.work_class] += len(request.text.token_ids)
+        for work_class, asked in tokens.items():
+            self.require_room(work_class, asked, len(requests))
 
     def _admit_one(self, request: EmbeddingRequest) -> Ticket:
         key = (request.role, request.text.token_ids.tobytes())
@@ -161,7 +182,7 @@ class WorkQueue:
         if work in self._running:
             ticket.state = TicketState.RUNNING
             return ticket
-        self._waiting_tokens += ticket.tokens
+        self._waiting_tokens[request.work_class] += ticket.tokens
         self._waiting_tickets += 1
         if request.deadline is not None:
             self._remember_deadline(request.deadline, ticket)
@@ -192,7 +213,7 @@ class WorkQueue:
 
     def _stop_waiting(self, ticket: Ticket, state: TicketState) -> None:
         ticket.state = state
-        self._waiting_tokens -= ticket.tokens
+        self._waiting_tokens[ticket.request.work_class] -= ticket.tokens
         self._waiting_tickets -= 1
 
     def _enter_lane(self, work: Work) -> None:
@@ -222,7 +243,10 @@ class WorkQueue:
         waiting_works = [work for work in self._works.values() if work not in self._running]
         waiting = [ticket for work in waiting_works for ticket in work.tickets]
         assert self._running <= set(self._works.values())
-        assert self._waiting_tokens == sum(ticket.tokens for ticket in waiting)
+        by_class = dict.fromkeys(WorkClass, 0)
+        for ticket in waiting:
+            by_class[ticket.request.work_class] += ticket.tokens
+        assert self._waiting_tokens == by_class
         assert self._waiting_tickets == len(waiting)
         assert all(ticket.state is TicketState.WAITING for ticket in waiting)
         assert all(ticket.state is TicketState.RUNNING for work in self._running for ticket in work.tickets)

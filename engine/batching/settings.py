@@ -21,7 +21,9 @@ class BatchingSettings:
     max_batch_items: int = 64
 
     max_waiting_tokens: int = 200_000
-    """Tokens that may wait; a request that would go over is refused whole."""
+    """Tokens of one class that may wait; a request that would go over is refused whole. Each class has room
+    of its own, so that a flood of one keeps nobody out of another.
+    """
 
     padded: bool = True
     """Whether the model computes every text at the length of the batch's longest. If not, a batch is cut by

@@ -75,11 +75,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Work for one forward pass, all of one class; at least one item, no text twice."""
+    """Work for one forward pass, all of one class; at least one item, no text twice.
+
+    ``padded``: whether the device computes every text at the length of the longest.
+    """
 
     works: tuple[Work, ...]
     work_class: WorkClass
     taken_at: float
+    padded: bool = True
 
     @property
     def tokens(self) -> int:
@@ -88,6 +92,9 @@ class Batch:
 
     @property
     def padded_tokens(self) -> int:
+        """Tokens that the device computes, padding included where it pads."""
+        if not self.padded:
+            return self.tokens
         return len(self.works) * max(work.tokens for work in self.works)
 
 

@@ -58,8 +58,14 @@ class Encoder(Protocol):
     @property
     def card(self) -> ModelCard: ...
 
-    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
-        """Prompt and tokenise one text. Raises TextTooLong when it is over ``card.max_tokens``."""
+    def tokenize(
+        self, text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
+        """Prompt and tokenise one text. ``instruction`` replaces the task on the card, for this query.
+
+        Raises TextTooLong when it is over ``card.max_tokens``, or the instruction over its own limit;
+        NotSupported for an instruction to a model that takes none, InvalidInput for that of a document.
+        """
         ...
 
     def encode(self, texts: Sequence[TokenizedText]) -> EncodedBatch:

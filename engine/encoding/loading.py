@@ -66,12 +66,15 @@ def load_encoder(choice: ModelChoice) -> LoadedEncoder[Encoder]:
 
 
 def load_reranker(choice: ModelChoice) -> Reranker:
-    """The chosen reranker, checked: batch = single = repeat. Blocks, and raises, as ``load_encoder`` does."""
-    if choice.family is not ModelFamily.QWEN3:
-        raise ConfigurationError(
-            f"{choice.model} is no reranker: name one like Qwen/Qwen3-Reranker-0.6B, or a folder of its files"
-        )
-    reranker = _qwen3_reranker(choice, choice.chosen_runtime)
+    """The chosen reranker, checked: batch = single = repeat. Blocks, and raises, as ``load_encoder`` does.
+
+    ``minilm`` is the late interaction on the small model, with ``max_tokens`` at most 512.
+    """
+    runtime = choice.chosen_runtime
+    if choice.family is ModelFamily.MINILM:
+        reranker = _late_interaction_reranker(choice)
+    else:
+        reranker = _qwen3_reranker(choice, runtime)
     try:
         RerankerGuard(reranker).check()
     except BaseException:
@@ -87,6 +90,20 @@ def _require_minilm_as_it_is(choice: ModelChoice) -> None:
                 f"{name} cannot be set for {CARD.name}, which has {CARD.dimension} dimensions, takes "
                 f"{CARD.max_tokens} tokens and no task: leave it unset, or choose a Qwen3-Embedding model"
             )
+
+
+def _late_interaction_reranker(choice: ModelChoice) -> Reranker:
+    for name in ("dimension", "query_task"):
+        if getattr(choice, name) is not None:
+            raise ConfigurationError(
+                f"{name} cannot be set for the reranker {choice.model}: leave it unset, or choose a "
+                "Qwen3-Reranker model"
+            )
+    from precall.engine.encoding.late_interaction import LateInteractionReranker
+
+    return LateInteractionReranker(
+        choice.cache_dir, choice.folder, max_tokens=choice.max_tokens, threads=choice.threads
+    )
 
 
 def _qwen3_encoder(choice: ModelChoice, runtime: Runtime) -> Encoder:

@@ -30,6 +30,7 @@ CARD = ModelCard(
     dimension=384,
     max_tokens=256,
     pooling=Pooling.MEAN,
+    scripts=("latin",),
 )
 
 GOLDEN_PAIRS = (

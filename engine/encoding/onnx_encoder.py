@@ -1,15 +1,20 @@
 """An encoder on ONNX Runtime: the default one, and the same that clients run in their own process."""
 
+import copy
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.engine.encoding.background import give_way
 from precall.engine.encoding.card import ModelCard
 from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText, TokenUsage
 from precall.engine.encoding.exported import ExportedEncoder
+from precall.engine.encoding.instruction import require_no_instruction
 from precall.engine.encoding.numerics import unit_rows
 from precall.engine.encoding.onnx_library import load_onnxruntime
 from precall.engine.errors import ConfigurationError, InvalidInput, ModelUnavailable, TextTooLong
@@ -34,19 +39,11 @@ class OnnxEncoder:
             raise ConfigurationError(f"encoder threads must be at least 1, not {threads}")
         from tokenizers import Tokenizer
 
-        onnxruntime = load_onnxruntime()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads if threads is not None else default_threads()
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        # Spinning saves 1 ms of 6 on an idle machine and costs 15 when another process wants the same cores.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # Every batch has another shape: remembered memory patterns would only pile up.
-        options.enable_mem_pattern = False
+        self._exported = exported
+        self._threads = threads if threads is not None else default_threads()
+        self._background: ThreadPoolExecutor | None = None
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(exported.graph), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = self._open_session()
             self._tokenizer = Tokenizer.from_file(str(exported.tokenizer))
         except Exception as error:
             raise ModelUnavailable(
@@ -60,8 +57,11 @@ class OnnxEncoder:
     def card(self) -> ModelCard:
         return self._card
 
-    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+    def tokenize(
+        self, text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
         """As ``Encoder.tokenize``; ``InvalidInput`` for a text in which there is nothing to embed."""
+        require_no_instruction(instruction, self._card.name)
         if not text.strip():
             raise InvalidInput("the text is empty or only white space: leave it out of the request")
         prompt = self._prompts[role]
@@ -104,8 +104,47 @@ class OnnxEncoder:
             vectors[rows] = self._forward([texts[row].token_ids for row in rows])
         return unit_rows(vectors)
 
+    def for_background(self) -> "OnnxEncoder":
+        """As ``HasBackground.for_background``: a session of its own, so the weights are in memory twice."""
+        background = copy.copy(self)
+        # The runtime's threads take the priority of the thread that opens the session. Only that one gives
+        # way, and not whoever calls ``encode``: a caller may hold Python's lock while it is kept off the
+        # processors, and then the event loop would wait with it.
+        background._background = ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix="precall-background", initializer=give_way
+        )
+        try:
+            background._session = background._background.submit(self._open_session).result()
+        except Exception as error:
+            background.close()
+            raise ModelUnavailable(
+                f"the model cannot be loaded a second time ({type(error).__name__}): is there enough memory?"
+            ) from error
+        return background
+
     def close(self) -> None:
-        """Nothing to do: the session goes with the last reference, after the passes that still run."""
+        """The session goes with the last reference, after the passes that still run."""
+        if self._background is not None:
+            self._background.shutdown(wait=False)
+
+    def _open_session(self) -> Any:
+        onnxruntime = load_onnxruntime()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        # Spinning saves 1 ms of 6 on an idle machine and costs 15 when another process wants the same cores.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Every batch has another shape: remembered memory patterns would only pile up.
+        options.enable_mem_pattern = False
+        return onnxruntime.InferenceSession(
+            str(self._exported.graph), options, providers=["CPUExecutionProvider"]
+        )
+
+    def _run(self, feeds: Mapping[str, NDArray[np.int64]]) -> Any:
+        if self._background is None:
+            return self._session.run(["vectors"], feeds)
+        return self._background.submit(self._session.run, ["vectors"], feeds).result()
 
     def _forward(self, token_ids: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
         longest = max(len(ids) for ids in token_ids)
@@ -115,7 +154,7 @@ class OnnxEncoder:
             padded[row, : len(ids)] = ids
             mask[row, : len(ids)] = 1
         try:
-            (vectors,) = self._session.run(["vectors"], {"input_ids": padded, "attention_mask": mask})
+            (vectors,) = self._run({"input_ids": padded, "attention_mask": mask})
         except Exception as error:
             raise ModelUnavailable(
                 f"the model's runtime failed on a batch of {len(token_ids)} texts ({type(error).__name__}); "

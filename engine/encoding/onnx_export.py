@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,27 +49,39 @@ def default_cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "precall" / "encoders"
 
 
-def ensure_exported(files: ModelFiles, card: ModelCard, cache_dir: Path | None = None) -> ExportedEncoder:
+def ensure_exported(
+    files: ModelFiles,
+    card: ModelCard,
+    cache_dir: Path | None = None,
+    *,
+    suffix: str = "",
+    write_graph: Callable[[ModelFiles, Path], None] | None = None,
+) -> ExportedEncoder:
     """The export of ``card``'s model under ``<cache_dir>/<fingerprint>``, made now if it is absent or
     damaged.
 
     An export in place is compared with its checksums. A new one is written aside, compared with torch, and
     renamed into place; only one process exports at a time and the others wait for it and use what it made.
 
+    ``suffix`` and ``write_graph`` are for another graph of the same model: ``write_graph`` writes it into the
+    folder that it is given, and it is kept under ``<cache_dir>/<fingerprint><suffix>``.
+
     Raises ``ModelUnavailable`` when it cannot be made (the message says what to do) and ``NumericsError``
     when what came out disagrees with torch. A failure leaves no folder that a later start would take for an
     export.
     """
     root = cache_dir if cache_dir is not None else default_cache_dir()
-    folder = root / card.fingerprint
+    folder = root / f"{card.fingerprint}{suffix}"
     exported = _sound_export(folder, card)
     if exported is not None:
         return exported
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _exclusive(root / f"{card.fingerprint}.lock"):
+        with _exclusive(root / f"{folder.name}.lock"):
             exported = _sound_export(folder, card)
-            return exported if exported is not None else _export(files, card, folder)
+            if exported is None:
+                exported = _export(files, card, folder, write_graph or _write_graph)
+            return exported
     except OSError as error:
         raise ModelUnavailable(
             f"the encoder cannot be exported to {folder} ({error.strerror or error}): "
@@ -96,14 +108,16 @@ def _exclusive(path: Path) -> Iterator[None]:
         yield
 
 
-def _export(files: ModelFiles, card: ModelCard, folder: Path) -> ExportedEncoder:
-    prefix = f"{card.fingerprint}.partial-"
+def _export(
+    files: ModelFiles, card: ModelCard, folder: Path, write_graph: Callable[[ModelFiles, Path], None]
+) -> ExportedEncoder:
+    prefix = f"{folder.name}.partial-"
     for abandoned in folder.parent.glob(f"{prefix}*"):
         shutil.rmtree(abandoned, ignore_errors=True)
     aside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     try:
         _write_tokenizer(files, aside / TOKENIZER_NAME)
-        _write_graph(files, aside)
+        write_graph(files, aside)
         exported = tuple(ExportedFile.of(aside / name) for name in (GRAPH_NAME, TOKENIZER_NAME))
         ExportManifest(RECIPE, card.fingerprint, exported).write(aside)
         folder.mkdir(exist_ok=True)
@@ -132,7 +146,22 @@ def _write_tokenizer(files: ModelFiles, target: Path) -> None:
 
 
 def _write_graph(files: ModelFiles, aside: Path) -> None:
-    """Write ``aside/encoder.onnx`` and compare it with the torch model it came from."""
+    write_transformer(files, aside, _pooled, output="vectors", axes={0: "texts"})
+
+
+def write_transformer(
+    files: ModelFiles,
+    aside: Path,
+    headed: "Callable[[torch.nn.Module], torch.nn.Module]",
+    *,
+    output: str,
+    axes: dict[int, str],
+) -> None:
+    """Write ``aside/encoder.onnx`` and compare it with the torch model it came from.
+
+    ``headed`` puts on the transformer what makes the graph's one ``output`` of its hidden states; ``axes``
+    are those of it that vary. Raises ``ModelUnavailable`` or ``NumericsError``.
+    """
     try:
         import torch
         from transformers import AutoModel
@@ -147,7 +176,7 @@ def _write_graph(files: ModelFiles, aside: Path) -> None:
         transformer = AutoModel.from_pretrained(
             str(files.folder), local_files_only=True, attn_implementation="eager", dtype=torch.float32
         )
-        model = _pooled(transformer).eval()
+        model = headed(transformer).eval()
         token_ids = torch.ones((2, 8), dtype=torch.int64)
         mask = torch.ones_like(token_ids)
         mask[1, 5:] = 0
@@ -157,8 +186,8 @@ def _write_graph(files: ModelFiles, aside: Path) -> None:
             (token_ids, mask),
             str(target),
             input_names=["input_ids", "attention_mask"],
-            output_names=["vectors"],
-            dynamic_axes={"input_ids": dynamic, "attention_mask": dynamic, "vectors": {0: "texts"}},
+            output_names=[output],
+            dynamic_axes={"input_ids": dynamic, "attention_mask": dynamic, output: axes},
             opset_version=_OPSET,
             dynamo=False,
         )
@@ -194,10 +223,10 @@ def _compare_with_torch(model: "torch.nn.Module", aside: Path) -> None:
     token_ids = np.array([encoding.ids for encoding in encodings], dtype=np.int64)
     mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int64)
     session = onnxruntime.InferenceSession(str(aside / GRAPH_NAME), providers=["CPUExecutionProvider"])
-    (ours,) = session.run(["vectors"], {"input_ids": token_ids, "attention_mask": mask})
+    (ours,) = session.run(None, {"input_ids": token_ids, "attention_mask": mask})
     with torch.inference_mode():
         theirs = model(torch.from_numpy(token_ids), torch.from_numpy(mask)).numpy()
-    worst = float(np.einsum("ij,ij->i", ours, theirs).min())
+    worst = float(np.einsum("...i,...i->...", ours, theirs).min())
     if not worst >= _MINIMUM_COSINE:
         raise NumericsError(
             f"the exported encoder disagrees with torch (cosine {worst:.6f}, at least {_MINIMUM_COSINE}): "

@@ -10,7 +10,11 @@ from precall.engine.encoding.torch_attention import Attention, PackedTensors
 
 
 class Qwen3Model:
-    """Holds no state between passes. Runs under ``torch.inference_mode``; never waits for the device."""
+    """Holds no state between passes. Runs under ``torch.inference_mode``; never waits for the device.
+
+    Sums and products go into tensors that are there already, where nobody reads them any more: between the
+    matrix products a GPU does nothing but move bytes.
+    """
 
     def __init__(self, architecture: Qwen3Architecture, weights: Qwen3Weights, attention: Attention) -> None:
         self._shape = architecture
@@ -35,7 +39,7 @@ class Qwen3Model:
     def _attend(
         self, layer: Qwen3Layer, hidden: Tensor, rotation: "_Rotation", batch: PackedTensors
     ) -> Tensor:
-        """Contexts, shape ``(tokens, query heads x head)``."""
+        """Contexts, shape ``(tokens, query heads x head)``. Leaves ``hidden`` as it is."""
         shape = self._shape
         joined = linear(self._norm(hidden, layer.attention_norm), layer.query_key_value)
         queries, keys, values = joined.split_with_sizes(
@@ -48,16 +52,16 @@ class Qwen3Model:
         return contexts.flatten(-2)
 
     def _feed_forward(self, layer: Qwen3Layer, hidden: Tensor, contexts: Tensor) -> Tensor:
-        hidden = hidden + linear(contexts, layer.attention_output)
+        """The states after the layer, in ``hidden`` itself."""
+        hidden.addmm_(contexts, layer.attention_output.T)
         gate, up = linear(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-        return hidden + linear(silu(gate) * up, layer.down)
+        return hidden.addmm_(silu(gate).mul_(up), layer.down.T)
 
     def _norm(self, states: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(states, weight.shape, weight, self._shape.norm_epsilon)
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> "_Rotation":
-        angles = torch.outer(positions.to(torch.float32), self._frequencies)
-        angles = torch.cat([angles, angles], dim=-1).unsqueeze(1)
+        angles = torch.outer(positions.to(torch.float32), self._frequencies).unsqueeze(1)
         return _Rotation(angles.cos().to(dtype), angles.sin().to(dtype))
 
 
@@ -65,11 +69,15 @@ class _Rotation:
     """Rotary position embedding (RoFormer, arXiv 2104.09864), with the halves of a head as the two axes."""
 
     def __init__(self, cosines: Tensor, sines: Tensor) -> None:
-        """Both ``(tokens, 1, head)``."""
+        """Both ``(tokens, 1, head / 2)``."""
         self._cosines = cosines
         self._sines = sines
 
     def turn(self, states: Tensor) -> Tensor:
         """``states``: ``(tokens, heads, head)``."""
         first, second = states.chunk(2, dim=-1)
-        return states * self._cosines + torch.cat([-second, first], dim=-1) * self._sines
+        turned = torch.empty_like(states)
+        left, right = turned.chunk(2, dim=-1)
+        torch.mul(first, self._cosines, out=left).addcmul_(second, self._sines, value=-1.0)
+        torch.mul(second, self._cosines, out=right).addcmul_(first, self._sines)
+        return turned

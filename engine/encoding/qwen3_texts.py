@@ -4,6 +4,7 @@ import numpy as np
 
 from precall.engine.encoding.card import ModelCard, Pooling
 from precall.engine.encoding.encoder import TextRole, TokenizedText, TokenUsage
+from precall.engine.encoding.instruction import require_instructable
 from precall.engine.encoding.qwen3_architecture import Qwen3Architecture
 from precall.engine.encoding.qwen3_files import Qwen3Files, find_qwen3
 from precall.engine.encoding.qwen3_prompts import instructed
@@ -33,22 +34,32 @@ class Qwen3Texts:
     def tokenize(
         self, text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
     ) -> TokenizedText:
-        """As ``Encoder.tokenize``; ``instruction`` replaces the card's for this query.
+        """As ``Encoder.tokenize``.
 
-        Raises ``InvalidInput`` for a text in which there is nothing to embed, or which is broken Unicode.
+        Raises ``InvalidInput`` also for a text in which there is nothing to embed, or broken Unicode.
         """
         if not text.strip():
             raise InvalidInput("the text is empty or only white space: leave it out of the request")
-        task = instruction if instruction is not None else self._instruction
+        task = self._instruction
+        if instruction is not None:
+            require_instructable(instruction, role)
+            task = instruction
         prompted = text if role is TextRole.DOCUMENT else instructed(task, text)
         token_ids = self._tokenizer.closed(prompted)
         given, limit = len(token_ids), self.card.max_tokens
         if given > limit:
+            metadata = {"tokens": str(given), "limit": str(limit)}
             if not truncate:
                 raise TextTooLong(
                     f"the text has {given} tokens and {self.card.name} takes {limit}: "
                     "shorten or split it, or allow truncation",
-                    metadata={"tokens": str(given), "limit": str(limit)},
+                    metadata=metadata,
+                )
+            if role is TextRole.QUERY and len(self._tokenizer.closed(instructed(task, ""))) >= limit:
+                raise TextTooLong(
+                    f"the instruction alone leaves no room for a text within the {limit} tokens of "
+                    f"{self.card.name}: shorten the instruction",
+                    metadata=metadata,
                 )
             # The closing token stays: its state is the vector.
             token_ids = [*token_ids[: limit - 1], token_ids[-1]]
@@ -75,7 +86,7 @@ def qwen3_card(
         max_tokens=token_limit(architecture, settings.max_tokens),
         pooling=Pooling.LAST_TOKEN,
         query_prompt=instructed(settings.instruction, "{text}"),
-        matryoshka_dimensions=_cuts(dimension),
+        matryoshka_dimensions=tuple(range(MINIMUM_DIMENSION, dimension + 1)),
     )
 
 
@@ -85,9 +96,3 @@ def token_limit(architecture: Qwen3Architecture, wanted: int | None) -> int:
     if wanted is not None and wanted > limit:
         raise ConfigurationError(f"model max_tokens {wanted} is more than the {limit} that the model takes")
     return wanted if wanted is not None else limit
-
-
-def _cuts(dimension: int) -> tuple[int, ...]:
-    """Lengths that a vector of ``dimension`` may still be cut to: powers of two, and itself."""
-    powers = [1 << bits for bits in range(dimension.bit_length())]
-    return (*(power for power in powers if MINIMUM_DIMENSION <= power < dimension), dimension)

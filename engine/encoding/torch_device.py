@@ -8,6 +8,7 @@ from precall.engine.errors import ConfigurationError
 
 _CPU_PASS_TOKENS = 1_024
 _GPU_PASS_TOKENS = 32_768
+_FLASH_CAPABILITY = (8, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,26 @@ class Placement:
     @property
     def on_gpu(self) -> bool:
         return self.device.type == "cuda"
+
+    @property
+    def has_variable_length_attention(self) -> bool:
+        """Whether one kernel attends to packed texts of any lengths: flash attention, half precision, from
+        the Ampere generation on. Only such a pass looks the same to the host whatever its texts' lengths are,
+        so only such a pass can be recorded.
+        """
+        if not (self.on_gpu and self.dtype in (torch.bfloat16, torch.float16)):
+            return False
+        return torch.cuda.get_device_capability(self.device) >= _FLASH_CAPABILITY
+
+    def prepare(self) -> None:
+        """Make products of half precision add up in float32, in the whole process.
+
+        By default a GPU may cut a product of few rows into parts and add those in half precision, which would
+        give a lone text another vector than the same text in a large batch.
+        """
+        if self.on_gpu:
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
     @property
     def default_pass_tokens(self) -> int:

@@ -46,12 +46,17 @@ class GraphedForward:
         self._device = device
         self._buckets = buckets if buckets is not None else PackingBuckets()
         self._pool: Any = None
-        self._recordings: dict[int, _Recording] = {}
-        for tokens in reversed(self._buckets.tokens):
-            self._recordings[tokens] = self._record(tokens)
+        # One for all: a pool is shared by recordings of one stream, and a library keeps a workspace a stream.
+        self._aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        with torch.cuda.device(device):
+            self._recordings = {tokens: self._record(tokens) for tokens in reversed(self._buckets.tokens)}
 
     def run(self, packed: PackedTexts) -> Tensor | None:
-        """Rows of ``packed``, on the device, valid until the next call; None if too large a batch."""
+        """Rows of ``packed``, on the device, valid until the next call; None if too large a batch.
+
+        The caller has read the rows of the call before: the pinned staging is written again without a look
+        at whether its copy is over. Needs ``torch.inference_mode``.
+        """
         tokens = self._buckets.choose(packed.tokens, len(packed.lengths))
         if tokens is None:
             return None
@@ -73,14 +78,14 @@ class GraphedForward:
         buffer = staging.to(self._device)
         # Any text of a later batch may be as long as the pass: that is what attention has to look at.
         batch = PackedTensors.of(buffer, sample, longest=tokens)
-        aside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(aside):
+        self._aside.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._aside):
             for _ in range(_WARM_UPS):
                 self._forward(batch)
-        torch.cuda.current_stream(self._device).wait_stream(aside)
+        torch.cuda.current_stream(self._device).wait_stream(self._aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # What other threads do on the device meanwhile, such as loading the reranker, is no part of it.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._aside, capture_error_mode="thread_local"):
             output = self._forward(batch)
         self._pool = graph.pool()
         return _Recording(graph, staging, buffer, output)

@@ -1,6 +1,7 @@
 """Takes token ids to a model on its device and brings the rows back."""
 
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,15 +31,16 @@ class PackedRunner:
     ) -> None:
         """``replay``, where it gives rows, takes the place of ``forward``.
 
-        By default a GPU records its small passes now, which takes some seconds, and a processor none. Raises
-        ``ModelUnavailable`` if the device fails at that.
+        By default a GPU records its small passes now, which takes some seconds, where they can be; a
+        processor none. Raises ``ModelUnavailable`` if the device fails at that.
         """
+        placement.prepare()
         self._forward = forward
         self._placement = placement
         self._pass_tokens = pass_tokens if pass_tokens is not None else placement.default_pass_tokens
         self._one_at_a_time = threading.Lock()
         self._replay = replay
-        if placement.on_gpu and replay is None:
+        if placement.has_variable_length_attention and replay is None:
             self._replay = self._record()
 
     def run(self, texts: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
@@ -56,12 +58,13 @@ class PackedRunner:
                 with self._one_at_a_time, torch.inference_mode():
                     rows.append(self._pass(packed))
             except torch.OutOfMemoryError as error:
-                torch.cuda.empty_cache()
+                self._let_go(error)
                 raise ModelUnavailable(
                     f"the device has too little memory for a pass of {packed.tokens} tokens: "
                     "lower pass_tokens or max_tokens, or send the batch again"
                 ) from error
             except (RuntimeError, IndexError) as error:
+                self._let_go(error)
                 raise ModelUnavailable(
                     f"the model failed on a batch of {len(packed.lengths)} texts with {packed.tokens} tokens "
                     f"({type(error).__name__}); send it again, in smaller batches if this goes on"
@@ -76,6 +79,14 @@ class PackedRunner:
                 buffer = buffer.pin_memory().to(self._placement.device, non_blocking=True)
             rows = self._forward(PackedTensors.of(buffer, packed))
         return np.asarray(rows.cpu().numpy(), dtype=np.float32)
+
+    def _let_go(self, error: Exception) -> None:
+        """Free what the failed pass had on the device. Whoever keeps the error keeps its traceback, whose
+        frames hold every tensor of that pass: the next one would run out of memory as well.
+        """
+        traceback.clear_frames(error.__traceback__)
+        if self._placement.on_gpu:
+            torch.cuda.empty_cache()
 
     def _record(self) -> Replay:
         from precall.engine.encoding.torch_graphs import GraphedForward

@@ -1,24 +1,20 @@
 """Takes pairs of many callers to the one reranker, in turns."""
 
 import asyncio
+import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from precall.engine.encoding.encoder import TokenizedText, TokenUsage
+from precall.engine.encoding.instruction import require_task
 from precall.engine.encoding.packing_texts import cut_passes
-from precall.engine.encoding.reranker import RerankedBatch, Reranker, RerankerCard
-from precall.engine.errors import (
-    ConfigurationError,
-    DeadlineExceeded,
-    InvalidInput,
-    ModelUnavailable,
-    Overloaded,
-    PrecallError,
-    TextTooLong,
-)
+from precall.engine.encoding.reranker import Reranker, RerankerCard
+from precall.engine.errors import ConfigurationError, InvalidInput, Overloaded, PrecallError, TextTooLong
 from precall.engine.memory.memory import MAX_TEXT_CHARACTERS
+from precall.engine.retrieval.reranker_device import RerankerDevice, RerankerPass
 
 
 @dataclass(frozen=True)
@@ -32,10 +28,17 @@ class RerankingSettings:
     pass_tokens: int = 4_096
     """After so many tokens a long request lets the others have a turn."""
 
+    probe_seconds: float = 30.0
+    """If neither a probe nor any other pass was answered by then, the device is dead. A pass of the longest
+    pair takes a processor tens of seconds.
+    """
+
     def __post_init__(self) -> None:
         for name in ("max_waiting_characters", "max_text_characters", "pass_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"reranking.{name} must be at least 1, not {getattr(self, name)}")
+        if not self.probe_seconds > 0.0:
+            raise ConfigurationError(f"reranking.probe_seconds must be above 0, not {self.probe_seconds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +56,6 @@ class Reranking:
 
     documents: Sequence[RerankedDocument]
     tokenize_seconds: float
-    queue_seconds: float
-    device_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """What the device said to some pairs: ``batch`` or ``failure``."""
-
-    batch: RerankedBatch | None
-    failure: PrecallError | None
     queue_seconds: float
     device_seconds: float
 
@@ -87,7 +80,7 @@ class RerankQueue:
         self._seconds_per_character = 0.0
         # One worker each: passes go first come, first served, and tokenising never keeps the device waiting.
         self._tokenizer = ThreadPoolExecutor(1, thread_name_prefix="precall-pair-tokenizer")
-        self._device = ThreadPoolExecutor(1, thread_name_prefix="precall-reranker")
+        self._device = RerankerDevice(reranker, clock, probe_seconds=self._settings.probe_seconds)
 
     @property
     def card(self) -> RerankerCard:
@@ -96,6 +89,19 @@ class RerankQueue:
     @property
     def waiting_characters(self) -> int:
         return self._waiting_characters
+
+    @property
+    def fault(self) -> PrecallError | None:
+        """As ``RerankerDevice.fault``."""
+        return self._device.fault
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Call ``listener``, on the event loop, whenever ``fault`` appears or goes."""
+        self._device.listen(listener)
+
+    async def probe(self) -> None:
+        """As ``RerankerDevice.probe``; more may wait than otherwise may."""
+        await self._device.probe()
 
     async def rerank(
         self,
@@ -109,9 +115,14 @@ class RerankQueue:
         """A score a document. Cancelling the caller drops the passes that have not begun.
 
         A document that is wrong or hit by a failure has its own error. Raised for the request as a whole:
-        before any work ``Overloaded``, ``InvalidInput`` (there is never room for so much) and ``TextTooLong``
-        (the query); ``DeadlineExceeded``.
+        before any work ``Overloaded``, ``InvalidInput`` (there is never room for so much; a blank
+        instruction, a deadline that is no number) and ``TextTooLong`` (the query or the instruction);
+        ``DeadlineExceeded``.
         """
+        if deadline is not None and math.isnan(deadline):
+            raise InvalidInput("the deadline is not a number: leave it unset, or set it in seconds")
+        if instruction is not None:
+            require_task(instruction)
         question = len(query) + len(instruction or "")
         if question > self._settings.max_text_characters:
             raise TextTooLong(
@@ -137,9 +148,14 @@ class RerankQueue:
     ) -> Reranking:
         loop = asyncio.get_running_loop()
         begin = self._clock()
-        prepared = await loop.run_in_executor(
-            self._tokenizer, self._tokenize, query, documents, instruction, truncate
-        )
+        abandoned = threading.Event()
+        try:
+            prepared = await loop.run_in_executor(
+                self._tokenizer, self._tokenize, query, documents, instruction, truncate, abandoned
+            )
+        except asyncio.CancelledError:
+            abandoned.set()  # the thread goes on no further than the document that it has in hand
+            raise
         tokenize_seconds = self._clock() - begin
         answers = [
             RerankedDocument(error=item if isinstance(item, PrecallError) else None) for item in prepared
@@ -150,7 +166,7 @@ class RerankQueue:
         passes = cut_passes([len(pair.token_ids) for pair in pairs], self._settings.pass_tokens)
         for rows in passes if pairs else ():
             part = [pairs[row] for row in rows]
-            done = await loop.run_in_executor(self._device, self._score, part, deadline, self._clock())
+            done = await self._device.score(part, deadline)
             queue_seconds += done.queue_seconds
             device_seconds += done.device_seconds
             for number, row in enumerate(rows):
@@ -177,10 +193,17 @@ class RerankQueue:
         return len(text) <= self._settings.max_text_characters
 
     def _tokenize(
-        self, query: str, documents: Sequence[str], instruction: str | None, truncate: bool
+        self,
+        query: str,
+        documents: Sequence[str],
+        instruction: str | None,
+        truncate: bool,
+        abandoned: threading.Event,
     ) -> list[TokenizedText | PrecallError]:
         prepared: list[TokenizedText | PrecallError] = []
         for document in documents:
+            if abandoned.is_set():
+                break  # nobody waits for the list
             try:
                 if not self._is_bounded(document):
                     raise TextTooLong(
@@ -194,28 +217,8 @@ class RerankQueue:
                 prepared.append(error)
         return prepared
 
-    def _score(self, pairs: Sequence[TokenizedText], deadline: float | None, queued_at: float) -> _Pass:
-        begin = self._clock()
-        if deadline is not None and begin >= deadline:
-            raise DeadlineExceeded(
-                "the deadline passed before the documents' turn came: allow more time or send fewer"
-            )
-        batch: RerankedBatch | None = None
-        failure: PrecallError | None = None
-        try:
-            batch = self._reranker.score(pairs)
-        except PrecallError as error:
-            failure = error
-        except Exception as error:  # the documents of other passes are not touched by it
-            failure = ModelUnavailable(
-                f"the reranker failed on {len(pairs)} documents ({type(error).__name__}): send them again, "
-                "fewer at a time if this goes on"
-            )
-            failure.__cause__ = error
-        return _Pass(batch, failure, begin - queued_at, self._clock() - begin)
 
-
-def _answer(done: _Pass, number: int, usage: TokenUsage) -> RerankedDocument:
+def _answer(done: RerankerPass, number: int, usage: TokenUsage) -> RerankedDocument:
     if done.batch is None:
         return RerankedDocument(error=done.failure, usage=usage)
     error = done.batch.errors.get(number)

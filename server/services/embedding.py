@@ -6,17 +6,18 @@ from typing import Any, Final
 import grpc.aio
 import numpy as np
 
-from precall.engine.batching.outcome import EmbeddingOutcome
+from precall.engine.batching.outcome import EmbeddingOutcome, EmbeddingTimes
 from precall.engine.batching.work import WorkClass
-from precall.engine.encoding.card import Pooling
+from precall.engine.encoding.card import ModelCard, Pooling
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.engine import Engine
 from precall.engine.errors import InvalidInput, NotSupported
+from precall.engine.retrieval.reranking import RerankQueue
 from precall.proto import common_pb2, embedding_pb2
 from precall.proto.embedding_pb2_grpc import EmbeddingServiceServicer
 from precall.server.call import current_call
 from precall.server.encoder_files import encoder_fingerprint, read_in_chunks
-from precall.server.mapping.values import enumerated, refuse_unsupported, stage_timings, token_usage
+from precall.server.mapping.values import enumerated, stage_timings, token_usage
 from precall.server.mapping.vectors import require_fingerprint, vector_dtype, vectors_message
 from precall.server.model import ServedModel
 from precall.server.services.reranking import RerankMethod
@@ -43,20 +44,19 @@ _POOLINGS: Final = {
 class EmbeddingService(EmbeddingServiceServicer):
     """Embeds, and hands out the model's card and the encoder for clients."""
 
-    def __init__(self, engine: Engine, model: ServedModel, *, max_batch: int) -> None:
+    def __init__(
+        self, engine: Engine, model: ServedModel, reranking: RerankQueue | None, *, max_batch: int
+    ) -> None:
         self._engine = engine
         self._model = model
         self._max_batch = max_batch
-        self._reranking = (
-            None if model.reranker is None else RerankMethod(model.reranker, max_batch=max_batch)
-        )
+        self._reranking = None if reranking is None else RerankMethod(reranking, max_batch=max_batch)
 
     async def Embed(
         self, request: embedding_pb2.EmbedRequest, context: Context
     ) -> embedding_pb2.EmbedResponse:
         call = current_call()
-        card = self._model.encoder.card
-        self._check(request)
+        card = self._answering_card(request)
         role = _ROLES.get(request.role)
         if role is None:
             raise InvalidInput("role must be QUERY or DOCUMENT: models prompt the two differently")
@@ -72,9 +72,12 @@ class EmbeddingService(EmbeddingServiceServicer):
             work_class=work_class,
             deadline=call.deadline,
             truncate=request.truncate,
+            instruction=request.instruction or None,
         )
+        outcomes = [outcome.cut_to(card.dimension) for outcome in outcomes]
+        times = EmbeddingTimes.of(outcomes)
         for name in ("tokenize", "queue", "device"):
-            call.note(name, max(getattr(outcome, f"{name}_seconds") for outcome in outcomes))
+            call.note(name, getattr(times, f"{name}_seconds"))
         zero = np.zeros(card.dimension, np.float32)
         return embedding_pb2.EmbedResponse(
             vectors=vectors_message(
@@ -114,6 +117,7 @@ class EmbeddingService(EmbeddingServiceServicer):
             matryoshka_dimensions=card.matryoshka_dimensions,
             fingerprint=card.fingerprint,
             runtime=self._model.runtime,
+            scripts=card.scripts,
         )
 
     async def GetClientEncoder(
@@ -142,22 +146,22 @@ class EmbeddingService(EmbeddingServiceServicer):
         async for chunk in read_in_chunks(exported):
             yield embedding_pb2.ClientEncoderChunk(data=chunk)
 
-    def _check(self, request: embedding_pb2.EmbedRequest) -> None:
+    def _answering_card(self, request: embedding_pb2.EmbedRequest) -> ModelCard:
+        """The card of the vectors that are asked for, which may be shorter than the index's.
+
+        Raises InvalidInput, NotSupported, FingerprintMismatch.
+        """
         card = self._model.encoder.card
         if not request.texts:
             raise InvalidInput("texts is empty: send at least one")
         if len(request.texts) > self._max_batch:
             raise InvalidInput(f"{len(request.texts)} texts, at most {self._max_batch}: split the request")
-        refuse_unsupported(
-            {
-                "instruction": bool(request.instruction),
-                "dimension": request.dimension not in (0, card.dimension),
-            },
-            f"the model {card.name}",
-        )
         vector_dtype(request.format, "format")
-        if request.model_fingerprint:
+        answering = card.cut_to(request.dimension or card.dimension)
+        # Either names the model: that which the server says it runs, or that of the vectors to be answered.
+        if request.model_fingerprint not in ("", answering.fingerprint):
             require_fingerprint(request.model_fingerprint, card, "model_fingerprint")
+        return answering
 
 
 def _item_errors(outcomes: list[EmbeddingOutcome]) -> list[common_pb2.ItemError]:

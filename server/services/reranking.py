@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from precall.engine.encoding.reranker import Reranker
 from precall.engine.errors import FingerprintMismatch, InvalidInput
 from precall.engine.retrieval.reranking import Reranking, RerankQueue
 from precall.proto import common_pb2, embedding_pb2
@@ -14,8 +13,8 @@ from precall.server.mapping.values import stage_timings, token_usage
 class RerankMethod:
     """Checks a request, has it scored, and answers on the wire."""
 
-    def __init__(self, reranker: Reranker, *, max_batch: int) -> None:
-        self._queue = RerankQueue(reranker)
+    def __init__(self, queue: RerankQueue, *, max_batch: int) -> None:
+        self._queue = queue
         self._max_batch = max_batch
 
     async def answer(self, request: embedding_pb2.RerankRequest, call: Call) -> embedding_pb2.RerankResponse:

@@ -41,7 +41,9 @@ class FakeEncoder:
     def open_device(self) -> None:
         self._opened.set()
 
-    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+    def tokenize(
+        self, text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
         self.threads_of_tokenizer.add(threading.current_thread().name)
         words = text.split()
         if not words:

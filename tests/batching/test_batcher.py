@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from precall.engine.batching.batcher import Batcher
+from precall.engine.batching.observer import SilentObserver
 from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.batching.settings import BatchingSettings
 from precall.engine.batching.work import Batch, WorkClass
@@ -19,8 +20,10 @@ from precall.engine.errors import (
     Draining,
     InvalidInput,
     ModelUnavailable,
+    NotSupported,
     NumericsError,
     Overloaded,
+    PrecallError,
     TextTooLong,
 )
 
@@ -412,9 +415,9 @@ async def test_a_text_too_long_to_count_is_refused_before_it_is_tokenised(
     seen: list[int] = []
     tokenize = encoder.tokenize
 
-    def noting(text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+    def noting(text: str, role: TextRole, *, truncate: bool, instruction: str | None = None) -> TokenizedText:
         seen.append(len(text))
-        return tokenize(text, role, truncate=truncate)
+        return tokenize(text, role, truncate=truncate, instruction=instruction)
 
     encoder.tokenize = noting  # type: ignore[method-assign]
     try:
@@ -432,3 +435,111 @@ async def test_a_text_too_long_to_count_is_refused_before_it_is_tokenised(
     finally:
         await batcher.close()
     assert set(seen) == {50}
+
+
+async def test_an_instruction_is_the_encoders_to_take_or_refuse_for_the_request_as_a_whole(
+    batcher: Batcher, encoder: FakeEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[str, str | None]] = []
+    tokenize = encoder.tokenize
+
+    def instructable(
+        text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
+        if instruction == "refused":
+            raise NotSupported("takes no instruction")
+        read.append((text, instruction))
+        return tokenize(f"{instruction} {text}", role, truncate=truncate)
+
+    monkeypatch.setattr(encoder, "tokenize", instructable)
+    told = {"tenant": "acme", "work_class": WorkClass.CONVERSATION}
+    outcomes = await batcher.embed(["one", "two"], TextRole.QUERY, instruction="find", **told)
+    assert read[-2:] == [("one", "find"), ("two", "find")]
+    monkeypatch.undo()
+    assert np.array_equal(outcomes[0].require_vector(), expected(encoder, "find one"))
+
+    monkeypatch.setattr(encoder, "tokenize", instructable)
+    with pytest.raises(NotSupported):
+        await batcher.embed(["one", "two"], TextRole.QUERY, instruction="refused", **told)
+    assert batcher.waiting_tokens == 0
+
+
+@pytest.mark.parametrize("deadline", [0.0, -1.0, float("-inf")])
+async def test_a_deadline_of_long_ago_is_an_error_and_counted(
+    batcher: Batcher, encoder: FakeEncoder, observer: RecordingObserver, deadline: float
+) -> None:
+    (outcome,) = await embed(batcher, "late", deadline=deadline)
+    assert isinstance(outcome.error, DeadlineExceeded)
+    assert encoder.batches == [] and observer.expired_count == 1
+
+
+async def test_a_deadline_that_is_no_number_reaches_no_queue(batcher: Batcher) -> None:
+    with pytest.raises(InvalidInput, match="not a number"):
+        await embed(batcher, "text", deadline=float("nan"))
+    assert (await embed(batcher, "text", deadline=float("inf")))[0].vector is not None
+
+
+async def test_an_ordinary_pass_is_heard_when_it_fails_and_when_it_works_again(
+    batcher: Batcher, encoder: FakeEncoder
+) -> None:
+    heard: list[bool] = []
+    batcher.listen(lambda: heard.append(batcher.healthy))
+    encoder.fail_next = MemoryError()
+    (outcome,) = await embed(batcher, "one")
+    assert outcome.error is not None and outcome.error.metadata == {"cause": "out_of_memory"}
+    assert heard == [False] and batcher.fault is outcome.error
+    await embed(batcher, "two")
+    await embed(batcher, "three")
+    assert heard == [False, True]
+
+
+async def test_a_text_whose_vector_is_not_sound_does_not_make_the_device_look_dead(
+    batcher: Batcher, encoder: FakeEncoder
+) -> None:
+    """Else one text that a model cannot bear would take its server out of work whenever it is sent."""
+    encoder.spoil = lambda vectors, _: vectors * np.float32("nan")
+    (outcome,) = await embed(batcher, "poisoned")
+    assert isinstance(outcome.error, NumericsError) and batcher.healthy
+    with pytest.raises(NumericsError):
+        await batcher.probe()
+    assert isinstance(batcher.fault, NumericsError)
+
+
+@pytest.mark.parametrize("error", [InvalidInput("cannot read"), TypeError("cannot read")])
+async def test_a_probe_that_cannot_be_read_is_a_fault(
+    batcher: Batcher, encoder: FakeEncoder, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(*_: object, **__: object) -> TokenizedText:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(encoder, "tokenize", broken)
+        with pytest.raises(PrecallError):
+            await batcher.probe()
+    assert not batcher.healthy
+    await batcher.probe()
+    assert batcher.healthy
+
+
+async def test_a_probe_of_a_closed_batcher_fails_at_once(encoder: FakeEncoder) -> None:
+    batcher = Batcher(encoder, BatchingSettings(probe_seconds=3_600.0))
+    await batcher.start()
+    await batcher.close()
+    with pytest.raises(ModelUnavailable, match="not running"):
+        async with asyncio.timeout(5):
+            await batcher.probe()
+
+
+@pytest.mark.parametrize("padded", [True, False])
+async def test_padding_is_counted_only_where_it_is_computed(encoder: FakeEncoder, padded: bool) -> None:
+    finished: list[Batch] = []
+
+    class Observer(SilentObserver):
+        def finished(self, batch: Batch, device_seconds: float, *, failed: bool) -> None:
+            finished.append(batch)
+
+    batcher = Batcher(encoder, BatchingSettings(padded=padded, minimum_fill=0.0), Observer())
+    await batcher.start()
+    await embed(batcher, "one", "one two three")
+    await batcher.close()
+    assert (finished[-1].tokens, finished[-1].padded_tokens) == (4, 6 if padded else 4)

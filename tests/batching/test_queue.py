@@ -223,6 +223,37 @@ def test_the_limit_is_the_same_for_one_text_and_for_many(queue: WorkQueue, sizes
     queue.admit([request(tokens=200)])  # up to the limit exactly
 
 
+def test_a_flood_of_one_class_keeps_nobody_out_of_another(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=1_000, work_class=INGEST)])
+    with pytest.raises(Overloaded, match="ingest"):
+        queue.admit([request(tokens=1, work_class=INGEST)])
+    for work_class in (PREFETCH, CONVERSATION):
+        queue.admit([request(tokens=1_000, work_class=work_class)])
+        with pytest.raises(Overloaded):
+            queue.admit([request(tokens=1, work_class=work_class)])
+    queue.check_integrity()
+
+
+def test_room_can_be_asked_for_before_there_are_tokens(queue: WorkQueue) -> None:
+    queue.admit([request(tokens=900, work_class=INGEST)])
+    queue.require_room(INGEST, tokens=100, texts=3)
+    with pytest.raises(Overloaded) as caught:
+        queue.require_room(INGEST, tokens=101, texts=3)
+    assert caught.value.retry_after_seconds > 0
+    assert queue.counts.refused == 3
+    assert queue.waiting_tokens_of(INGEST) == 900  # asking keeps nothing
+
+
+def test_a_worker_gets_only_the_classes_that_it_computes(queue: WorkQueue) -> None:
+    for work_class in WorkClass:
+        queue.admit([request(work_class=work_class)])
+    assert queue.has_waiting_of((CONVERSATION,))
+    assert [queue.take((CONVERSATION,)).batch is None for _ in range(2)] == [False, True]
+    assert not queue.has_waiting_of((CONVERSATION,))
+    assert queue.has_waiting_of((PREFETCH, INGEST))
+    assert take(queue).work_class is PREFETCH
+
+
 def test_what_can_never_fit_is_an_error_of_the_caller(queue: WorkQueue) -> None:
     with pytest.raises(InvalidInput, match="split it"):
         queue.admit([request(tokens=600), request(tokens=401)])
@@ -307,14 +338,16 @@ def test_any_sequence_keeps_the_invariants_and_answers_everything_once(
                 )
                 for _ in range(chance.randint(1, 4))
             ]
-            before = queue.waiting_tokens
+            before = {work_class: queue.waiting_tokens_of(work_class) for work_class in WorkClass}
             try:
                 alive += queue.admit(wanted)
             except Overloaded:
-                assert queue.waiting_tokens == before
-                assert before + sum(len(each.text.token_ids) for each in wanted) > 300
+                assert before == {work_class: queue.waiting_tokens_of(work_class) for work_class in WorkClass}
+                for each in wanted:
+                    before[each.work_class] += len(each.text.token_ids)
+                assert max(before.values()) > 300
         elif action == "take":
-            turn = queue.take()
+            turn = queue.take(chance.choice([tuple(WorkClass), (CONVERSATION,), (PREFETCH, INGEST)]))
             ended.update(id(ticket) for ticket in turn.expired)
             if turn.batch is not None:
                 running.append(turn.batch)
@@ -329,7 +362,7 @@ def test_any_sequence_keeps_the_invariants_and_answers_everything_once(
         elif action == "wait":
             clock.now += chance.uniform(0.0, 1.0)
         queue.check_integrity()
-        assert queue.waiting_tokens <= 300
+        assert max(queue.waiting_tokens_of(work_class) for work_class in WorkClass) <= 300
     while not queue.is_idle:
         turn = queue.take()
         ended.update(id(ticket) for ticket in turn.expired)

@@ -28,8 +28,10 @@ class SpoiledEncoder:
     def card(self) -> ModelCard:
         return self._encoder.card
 
-    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
-        return self._encoder.tokenize(text, role, truncate=truncate)
+    def tokenize(
+        self, text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
+        return self._encoder.tokenize(text, role, truncate=truncate, instruction=instruction)
 
     def encode(self, texts: Sequence[TokenizedText]) -> EncodedBatch:
         self._calls += 1
@@ -109,7 +111,9 @@ class WordyEncoder:
     card = ModelCard("wordy", "1", "0" * 64, dimension=2, max_tokens=32_768, pooling=Pooling.MEAN)
     longest = 0
 
-    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+    def tokenize(
+        self, text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
         words = len(text.split())
         self.longest = max(self.longest, words)
         return TokenizedText(np.zeros(words, np.int64), TokenUsage(words, words))

@@ -153,8 +153,8 @@ def test_the_threads_of_torch_are_those_that_were_chosen(qwen3: Path) -> None:
 def test_a_reranker_is_loaded_and_something_else_is_refused(qwen3_reranker: Path, tmp_path: Path) -> None:
     reranker = load_reranker(ModelChoice(str(qwen3_reranker), max_tokens=300, query_task="Judge"))
     assert (reranker.card.max_tokens, reranker.card.instruction) == (300, "Judge")
-    with pytest.raises(ConfigurationError, match="no reranker"):
-        load_reranker(ModelChoice("minilm"))
+    with pytest.raises(ModelUnavailable, match="'t5'"):
+        load_reranker(ModelChoice(folder_of(tmp_path / "other", "t5")))
 
 
 def test_a_model_that_fails_its_check_is_closed(qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:

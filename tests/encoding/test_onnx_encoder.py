@@ -1,11 +1,15 @@
+import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from precall.engine.encoding.background import NICENESS
 from precall.engine.encoding.encoder import TextRole, TokenizedText
 from precall.engine.encoding.exported import ExportedEncoder
 from precall.engine.encoding.loading import LoadedEncoder
@@ -15,6 +19,7 @@ from precall.engine.errors import (
     ConfigurationError,
     InvalidInput,
     ModelUnavailable,
+    NotSupported,
     NumericsError,
     TextTooLong,
 )
@@ -180,3 +185,37 @@ def test_a_long_text_leaves_other_threads_their_turn(encoder: OnnxEncoder) -> No
     other.join()
     assert (text.usage.given, text.usage.used) == (100_002, LIMIT)
     assert counted >= 5
+
+
+@pytest.mark.parametrize("role", list(TextRole))
+def test_it_takes_no_instruction_and_says_so(encoder: OnnxEncoder, role: TextRole) -> None:
+    with pytest.raises(NotSupported, match="leave it unset"):
+        encoder.tokenize("text", role, truncate=True, instruction="Find songs")
+
+
+def test_the_background_worker_gives_the_same_vectors(encoder: OnnxEncoder) -> None:
+    texts = tokenized(encoder, "Dana likes trains", words(LIMIT), "no peanuts")
+    background = encoder.for_background()
+    try:
+        np.testing.assert_array_equal(background.encode(texts).vectors, encoder.encode(texts).vectors)
+        assert background.card == encoder.card
+    finally:
+        background.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows the priority of a single thread")
+def test_the_background_worker_gives_way_and_its_caller_does_not(encoder: OnnxEncoder) -> None:
+    def priorities() -> dict[int, int]:
+        tasks = [int(path.name) for path in Path("/proc/self/task").iterdir()]
+        return {task: os.getpriority(os.PRIO_PROCESS, task) for task in tasks}
+
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    before = priorities()
+    background = encoder.for_background()
+    try:
+        background.encode(tokenized(encoder, "text"))
+        added = {task: nice for task, nice in priorities().items() if task not in before}
+        assert added and all(nice == min(own + NICENESS, 19) for nice in added.values())
+        assert {task: nice for task, nice in priorities().items() if task in before}.items() <= before.items()
+    finally:
+        background.close()

@@ -162,7 +162,7 @@ def test_a_dimension_is_cut_before_it_is_normalised(folder, encoder, reference):
     assert cosines(vectors, expected).min() >= 0.9999
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
     assert short.card.matryoshka_dimensions == (32,)
-    assert encoder.card.matryoshka_dimensions == (32, 64)
+    assert encoder.card.matryoshka_dimensions == tuple(range(32, 65))
     assert short.card.fingerprint != encoder.card.fingerprint
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from precall.engine.encoding.card import ModelCard, Pooling
 from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText, TokenUsage
+from precall.engine.encoding.instruction import require_instructable, require_no_instruction
 from precall.engine.errors import InvalidInput, ModelUnavailable, TextTooLong
 
 FAKE_CARD = ModelCard(
@@ -25,11 +26,15 @@ _VOCABULARY = 2**31
 
 
 class FakeEncoder:
-    """Deterministic and quick. ``broken`` makes every forward pass fail until it is set back."""
+    """Deterministic and quick. ``broken`` makes every forward pass fail until it is set back, with ``fault``
+    if there is one. ``instructable``: whether it takes instructions, whose words then count as the query's.
+    """
 
-    def __init__(self, card: ModelCard = FAKE_CARD) -> None:
+    def __init__(self, card: ModelCard = FAKE_CARD, *, instructable: bool = False) -> None:
         self._card = card
+        self._instructable = instructable
         self.broken = False
+        self.fault: Exception | None = None
         self.closed = False
         self.forward_passes = 0
         self._lock = threading.Lock()
@@ -38,7 +43,14 @@ class FakeEncoder:
     def card(self) -> ModelCard:
         return self._card
 
-    def tokenize(self, text: str, role: TextRole, *, truncate: bool) -> TokenizedText:
+    def tokenize(
+        self, text: str, role: TextRole, *, truncate: bool, instruction: str | None = None
+    ) -> TokenizedText:
+        if not self._instructable:
+            require_no_instruction(instruction, self._card.name)
+        elif instruction is not None:
+            require_instructable(instruction, role)
+            text = f"{instruction} {text}"
         words = re.findall(r"\w+", text.casefold())
         if not words:
             raise InvalidInput("the text has no words")
@@ -56,7 +68,7 @@ class FakeEncoder:
 
     def encode(self, texts: Sequence[TokenizedText]) -> EncodedBatch:
         if self.broken:
-            raise ModelUnavailable("the fake device is broken")
+            raise self.fault or ModelUnavailable("the fake device is broken")
         with self._lock:
             self.forward_passes += 1
         return EncodedBatch(np.stack([self._vector(text.token_ids) for text in texts]))

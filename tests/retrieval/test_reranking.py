@@ -181,3 +181,53 @@ async def test_a_query_beyond_all_measure_is_refused_as_a_whole() -> None:
 def test_a_limit_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="pass_tokens"):
         RerankingSettings(pass_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "advice"),
+    [
+        ({"instruction": " \t"}, InvalidInput, "blank"),
+        ({"instruction": "x" * 2_001}, TextTooLong, "shorten"),
+        ({"deadline": float("nan")}, InvalidInput, "not a number"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused_as_a_whole(fields, error, advice: str) -> None:
+    queue = RerankQueue(FakeReranker())
+    with pytest.raises(error, match=advice):
+        await queue.rerank("a", ["a"], **fields)
+    assert queue.waiting_characters == 0
+
+
+@pytest.mark.parametrize("deadline", [0.0, -1.0, float("-inf")])
+async def test_a_deadline_of_long_ago_never_reaches_the_device(deadline: float) -> None:
+    reranker = FakeReranker()
+    with pytest.raises(DeadlineExceeded):
+        await RerankQueue(reranker).rerank("a", ["a"], deadline=deadline)
+    assert reranker.passes == []
+
+
+async def test_nobody_reads_on_for_a_caller_who_has_gone() -> None:
+    class HeldReader(FakeReranker):
+        """Holds the document that it has in hand until ``go`` is set."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.go, self.reading = threading.Event(), threading.Event()
+            self.read: list[str] = []
+
+        def tokenize(self, query: str, document: str, **options: object) -> TokenizedText:
+            self.read.append(document)
+            self.reading.set()
+            assert self.go.wait(10)
+            return super().tokenize(query, document, truncate=False)
+
+    reranker = HeldReader()
+    queue = RerankQueue(reranker)
+    task = asyncio.create_task(queue.rerank("a", ["first", "second"]))
+    assert await asyncio.to_thread(reranker.reading.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    reranker.go.set()
+    await queue.rerank("a", ["after"])
+    assert reranker.read == ["first", "after"] and queue.waiting_characters == 0

@@ -12,6 +12,7 @@ from fakes.encoder import FakeEncoder
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from precall.engine.encoding.reranker import Reranker
 from precall.proto import (
     admin_pb2,
     anticipation_pb2,
@@ -114,11 +115,17 @@ def settings_for(data_dir: Path, **changes: Any) -> ServerSettings:
 
 
 @asynccontextmanager
-async def running_stage(data_dir: Path, **changes: Any) -> AsyncIterator[Stage]:
+async def running_stage(
+    data_dir: Path,
+    encoder: FakeEncoder | None = None,
+    reranker: Reranker | None = None,
+    **changes: Any,
+) -> AsyncIterator[Stage]:
     settings = settings_for(data_dir, **changes)
-    encoder = FakeEncoder()
+    encoder = encoder if encoder is not None else FakeEncoder()
+    model = ServedModel(encoder, "fake", reranker=reranker)
     async with (
-        running_server(settings, lambda _: ServedModel(encoder, "fake")) as endpoints,
+        running_server(settings, lambda _: model) as endpoints,
         grpc.aio.insecure_channel(endpoints.target) as channel,
     ):
         token = read_admin_key(data_dir)

@@ -1,26 +1,20 @@
 """Embedding over real gRPC: rows, item errors, truncation, the card."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc.aio
 import numpy as np
 import pytest
 from failures import failure_of
-from fakes.encoder import FAKE_CARD, FakeEncoder
-from harness import Caller, Stage, settings_for
+from fakes.encoder import FAKE_CARD
+from fakes.reranker import WORD_CARD, WordReranker
+from harness import Caller, Stage, running_stage
 from wire_vectors import vector_of
 
 from precall.engine.batching.settings import BatchingSettings
-from precall.engine.encoding.encoder import TokenizedText, TokenUsage
-from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
-from precall.engine.errors import InvalidInput, TextTooLong
 from precall.engine.memory.memory import MAX_TEXT_CHARACTERS
 from precall.proto import common_pb2, embedding_pb2
 from precall.scoring.vectors import FLOAT16, FLOAT32, from_bytes
-from precall.server.admin_key import read_admin_key
-from precall.server.app import running_server
-from precall.server.model import ServedModel
 
 QUERY, DOCUMENT = embedding_pb2.TEXT_ROLE_QUERY, embedding_pb2.TEXT_ROLE_DOCUMENT
 
@@ -83,42 +77,10 @@ async def test_the_card_is_the_encoders(stage: Stage):
     assert (card.pooling, card.runtime) == (embedding_pb2.POOLING_MEAN, "fake")
 
 
-class WordReranker:
-    """The share of a document's words that stand in the query."""
-
-    card = RerankerCard("word", "1", "0" * 64, 8, "{instruction}{query}{document}", "find")
-
-    def tokenize(
-        self, query: str, document: str, *, truncate: bool, instruction: str | None = None
-    ) -> TokenizedText:
-        words = document.split()
-        asked = (instruction or query).split()
-        if not words:
-            raise InvalidInput("the document is empty")
-        if len(words) > 8 and not truncate:
-            raise TextTooLong("the document is too long")
-        used = words[:8]
-        return TokenizedText(
-            np.array([word in asked for word in used], np.int64), TokenUsage(len(words), len(used))
-        )
-
-    def score(self, pairs: Sequence[TokenizedText]) -> RerankedBatch:
-        return RerankedBatch(np.array([pair.token_ids.mean() for pair in pairs], np.float32))
-
-    def close(self) -> None: ...
-
-
 @pytest.fixture
 async def reranking(tmp_path: Path) -> AsyncIterator[Caller]:
-    settings = settings_for(tmp_path / "data")
-    model = ServedModel(FakeEncoder(), "fake", reranker=WordReranker())
-    async with (
-        running_server(settings, lambda _: model) as endpoints,
-        grpc.aio.insecure_channel(endpoints.target) as channel,
-    ):
-        admin = Caller(channel, read_admin_key(settings.data_dir))
-        await admin("AdminService/CreateTenant", id="acme")
-        yield Caller(channel, (await admin("AdminService/CreateKey", tenant_id="acme")).secret)
+    async with running_stage(tmp_path / "data", reranker=WordReranker()) as stage:
+        yield await stage.tenant("acme")
 
 
 async def test_rerank_answers_a_score_a_document_and_names_what_failed(reranking: Caller):
@@ -129,7 +91,8 @@ async def test_rerank_answers_a_score_a_document_and_names_what_failed(reranking
         (1, "INVALID_INPUT"),
         (2, "TEXT_TOO_LONG"),
     ]
-    assert reply.model_fingerprint == WordReranker.card.fingerprint
+    assert reply.model_fingerprint == WORD_CARD.fingerprint
+    assert [timing.stage for timing in reply.timings] == ["tokenize", "queue", "device", "total"]
     assert (reply.usage[0].given, reply.usage[0].truncated) == (2, False)
 
     cut = await reranking("EmbeddingService/Rerank", query="tea", documents=documents, truncate=True)
@@ -146,6 +109,8 @@ async def test_rerank_answers_a_score_a_document_and_names_what_failed(reranking
         ({"documents": []}, "INVALID_INPUT"),
         ({"query": " "}, "INVALID_INPUT"),
         ({"query": "q" * 100_001}, "TEXT_TOO_LONG"),
+        ({"instruction": " \t"}, "INVALID_INPUT"),
+        ({"instruction": "q" * 2_001}, "TEXT_TOO_LONG"),
         ({"documents": ["a"] * 1001}, "INVALID_INPUT"),
         ({"model_fingerprint": FAKE_CARD.fingerprint}, "MODEL_FINGERPRINT_MISMATCH"),
     ],

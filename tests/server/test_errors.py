@@ -88,6 +88,32 @@ async def test_calls_over_the_limit_are_refused_with_details(tmp_path, monkeypat
         await caller("EmbeddingService/GetModel")  # the place is free again
 
 
+async def test_a_flood_of_bulk_work_leaves_places_for_conversations(tmp_path, monkeypatch):
+    async with running_stage(tmp_path / "data", max_concurrent_rpcs=4) as stage:
+        caller = await stage.tenant("acme")
+        entered, leave = asyncio.Semaphore(0), asyncio.Event()
+
+        async def wait(*_, **__):
+            entered.release()
+            await leave.wait()
+            return []
+
+        monkeypatch.setattr("precall.engine.batching.batcher.Batcher.embed", wait)
+        flood = [
+            asyncio.ensure_future(caller("EmbeddingService/Embed", texts=["a"], role=QUERY)) for _ in range(3)
+        ]
+        for _ in flood:
+            await entered.acquire()
+        failure = await failure_of(caller("EmbeddingService/Embed", texts=["a"], role=QUERY))
+        assert failure.reason == "OVERLOADED"
+        assert "kept for conversations" in failure.message and failure.retry is not None
+        await caller("EmbeddingService/GetModel")
+        leave.set()
+        await asyncio.gather(*flood, return_exceptions=True)
+        monkeypatch.undo()
+        await caller("EmbeddingService/Embed", texts=["a"], role=QUERY)
+
+
 async def test_a_fault_of_ours_tells_an_incident_and_nothing_else(stage: Stage, monkeypatch, capfd):
     caller = await stage.tenant("acme")
 
@@ -131,10 +157,7 @@ async def test_a_batch_names_the_position_of_what_is_wrong(stage: Stage):
 
 NOT_YET = [
     ("RetrievalService/Search", {"mode": retrieval_pb2.SEARCH_MODE_ACCURATE}),
-    ("RetrievalService/Search", {"filter": common_pb2.Filter(pinned_only=True)}),
     ("RetrievalService/Search", {"as_of": {"seconds": 1}}),
-    ("MemoryService/ListMemories", {"filter": common_pb2.Filter(keys=["k"])}),
-    ("MemoryService/ListMemories", {"as_of": {"seconds": 1}}),
     ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "dimension": 16}),
     ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "instruction": "Find"}),
     ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "format": common_pb2.VECTOR_FORMAT_INT8}),
@@ -149,17 +172,15 @@ NOT_YET = [
         },
     ),
 ]
-NOT_YET_ADMIN = ["BackUpTenant", "StartMigration", "GetMigration", "EndMigration"]
+NOT_YET_ADMIN = ["StartMigration", "GetMigration", "EndMigration"]
 
 
 async def test_what_the_server_does_not_do_yet_says_so(stage: Stage):
     caller = await stage.tenant("acme")
     await remember(caller, DANA, "something")
     for method, fields in NOT_YET:
-        if method in ("RetrievalService/Search", "MemoryService/ListMemories"):
-            fields = fields | {"scope": scope(DANA)}
         if method == "RetrievalService/Search":
-            fields = fields | {"query": "something"}
+            fields = fields | {"scope": scope(DANA), "query": "something"}
         failure = await failure_of(caller(method, **fields))
         assert (failure.code, failure.reason) == (grpc.StatusCode.UNIMPLEMENTED, "NOT_SUPPORTED"), (
             method,

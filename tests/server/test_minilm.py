@@ -20,7 +20,7 @@ QUESTION = "What food must Dana avoid?"
 
 @pytest.fixture
 async def caller(tmp_path):
-    settings = settings_for(tmp_path / "data")
+    settings = settings_for(tmp_path / "data", reranker="minilm")
     async with (
         running_server(settings) as endpoints,
         grpc.aio.insecure_channel(endpoints.target) as channel,
@@ -60,3 +60,11 @@ async def test_meaning_is_found_and_the_clients_encoder_agrees(caller, tmp_path)
     )
     (served,) = from_bytes(embedded.vectors.data, count=1, dimension=384, dtype=FLOAT32)
     assert float(local[0] @ served) >= 0.9999
+
+
+async def test_the_small_reranker_puts_the_answer_first(caller):
+    documents = ["The kettle is broken", "Dana is allergic to peanuts, a food she avoids", "Dana sails"]
+    reply = await caller("EmbeddingService/Rerank", query=QUESTION, documents=documents)
+    scores = from_bytes(reply.scores, count=3, dimension=1, dtype=FLOAT32)[:, 0]
+    assert int(np.argmax(scores)) == 1 and all(0.0 <= score <= 1.0 for score in scores)
+    assert [usage.used for usage in reply.usage] == [usage.given for usage in reply.usage]

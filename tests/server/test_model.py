@@ -184,7 +184,7 @@ def test_a_reranker_that_cannot_be_loaded_takes_the_encoder_with_it(
         ({"model": "minilmm"}, "minilmm"),
         ({"runtime": "vllm"}, "auto or onnx"),
         ({"dimension": 128}, "dimension"),
-        ({"reranker": "minilm"}, "no reranker"),
+        ({"reranker": "minilmm"}, "minilmm"),
     ],
 )
 def test_settings_that_do_not_fit_are_told_in_one_line(tmp_path: Path, changes, words: str) -> None:

@@ -1,0 +1,83 @@
+"""What a caller is told of a failed pass, and what the failure lets go of."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from precall.engine.batching.failed_pass import OUT_OF_MEMORY, failed_pass
+from precall.engine.errors import ModelUnavailable, NumericsError
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as torch names its own."""
+
+
+class DeepOutOfMemoryError(OutOfMemoryError):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        np._core._exceptions._ArrayMemoryError((1,), np.dtype(np.int8)),  # type: ignore[attr-defined]
+        OutOfMemoryError("no block is left"),
+        DeepOutOfMemoryError("no block is left"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("std::bad_alloc"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_too_little_memory_is_told_with_what_to_do(error: Exception) -> None:
+    failure = failed_pass(error, "a batch of 12 texts")
+    assert isinstance(failure, ModelUnavailable)
+    assert failure.metadata == {"cause": OUT_OF_MEMORY}
+    assert "12 texts" in failure.message and "smaller parts" in failure.message
+    assert failure.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("device lost"), ValueError("out of memory is not meant"), SystemExit(1)]
+)
+def test_any_other_failure_is_told_by_its_kind(error: BaseException) -> None:
+    failure = failed_pass(error, "12 texts")
+    assert isinstance(failure, ModelUnavailable) and failure.metadata == {}
+    assert type(error).__name__ in failure.message
+
+
+def test_a_failure_that_has_a_type_keeps_it() -> None:
+    error = NumericsError("NaN")
+    assert failed_pass(error, "12 texts") is error
+
+
+class Tensor:
+    """Something large."""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_failure_holds_on_to_nothing_of_its_pass(wrapped: bool) -> None:
+    """Else the memory of the pass would stay with the error, and the next pass run out of it as well."""
+    seen: list[weakref.ref[Tensor]] = []
+
+    def layer() -> None:
+        activations = Tensor()
+        seen.append(weakref.ref(activations))
+        raise OutOfMemoryError("no block is left")
+
+    def forward() -> None:
+        if not wrapped:
+            layer()
+        try:
+            layer()
+        except OutOfMemoryError as error:
+            raise ModelUnavailable("too little memory") from error
+
+    try:
+        forward()
+    except Exception as error:
+        failure = failed_pass(error, "12 texts")
+    gc.collect()
+    assert failure is not None and [tensor() for tensor in seen] == [None]
