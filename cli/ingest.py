@@ -15,7 +15,8 @@ from precall.cli.scope import ScopeOption, parse_scope
 
 if TYPE_CHECKING:
     from precall.cli.memory_file import MemoryLine
-    from precall.client.memories import Memories
+    from precall.client import ClientOptions
+    from precall.client.transport import Transport
 
 BATCH_LINES: Final = 100
 _NAMESPACE: Final = uuid.UUID("b9b0a3f1-5d0e-4a0c-9a3e-0a6a3f6d1c55")
@@ -47,6 +48,7 @@ def ingest(
 
     A line is an object with `text` and, where wanted, scope, kind, key, id, importance, confidence,
     event_time, said_time, valid_from, valid_until, expires_at, source, questions, metadata, pinned.
+    What `precall export` wrote is such a file; its vectors are used where the server's model made them.
 
     Running it again after an interruption writes what is missing and nothing twice.
     """
@@ -57,7 +59,6 @@ def ingest(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from precall.cli.memory_file import read_memory_file
-    from precall.client.memories import Memories
 
     lines = read_memory_file(file, default_scope)
     salt = uuid.uuid4().hex if again else ""
@@ -65,47 +66,70 @@ def ingest(
     columns = (TextColumn("writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("writing", total=len(lines))
-        cut = call_server(
+        outcome = call_server(
             target,
             key,
             lambda transport, options: write_batches(
-                Memories(transport, options),
+                transport,
+                options,
                 batches,
                 salt=salt,
                 truncate=truncate,
                 advance=lambda count: progress.advance(task, count),
             ),
         )
-    note = f", {cut} of them indexed by their beginning" if cut else ""
-    typer.echo(f"{len(lines)} memories are stored{note}")
+    cut = f", {outcome.cut} of them indexed by their beginning" if outcome.cut else ""
+    anew = f", {outcome.other_models} of them embedded anew" if outcome.other_models else ""
+    typer.echo(f"{len(lines)} memories are stored{cut}{anew}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """``cut``: texts of which the beginning alone is indexed. ``other_models``: lines whose vector was not
+    used, for a model made it that is not the server's.
+    """
+
+    cut: int
+    other_models: int
 
 
 async def write_batches(
-    memories: "Memories",
+    transport: "Transport",
+    options: "ClientOptions",
     batches: "Sequence[Batch]",
     *,
     salt: str,
     truncate: bool,
     advance: Callable[[int], None],
-) -> int:
-    """Write one batch after the other; returns how many texts were cut. Raises CommandFailed."""
+) -> Ingested:
+    """Write one batch after the other. Raises CommandFailed, before anything is written for a vector that
+    cannot be the server's model's.
+    """
+    from precall.cli.batch_message import batch_message, usable_vectors
     from precall.client import PrecallError
+    from precall.client.methods import WRITE_MEMORIES
 
+    usable = await usable_vectors(transport, options, [line for batch in batches for line in batch.lines])
     cut = done = 0
     for batch in batches:
         try:
-            written = await memories.write(
+            message = batch_message(
                 batch.scope,
-                [line.fields.draft(_memory_id(line, salt)) for line in batch.lines],
-                truncate=truncate,
+                batch.lines,
+                [_memory_id(line, salt) for line in batch.lines],
                 request_id=batch.request_id,
+                truncate=truncate,
+                usable=usable,
+            )
+            response = await transport.call(
+                WRITE_MEMORIES, message, deadline_seconds=options.write_deadline_seconds
             )
         except PrecallError as error:
             raise CommandFailed(_explained(error.message, batch, done)) from error
-        cut += sum(item.truncated for item in written)
+        cut += sum(written.usage.truncated for written in response.written)
         done += len(batch.lines)
         advance(len(batch.lines))
-    return cut
+    return Ingested(cut, usable.of_other_models)
 
 
 def cut_into_batches(lines: "Sequence[MemoryLine]", *, salt: str = "") -> "list[Batch]":

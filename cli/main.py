@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+from precall.cli.backup import backup, restore
 from precall.cli.bench import bench
 from precall.cli.demo import demo
+from precall.cli.export import export
 from precall.cli.failure import exit_with
 from precall.cli.ingest import ingest
 from precall.cli.search import search
@@ -42,7 +44,10 @@ def precall(
 app.command()(serve)
 app.command()(demo)
 app.command()(ingest)
+app.command()(export)
 app.command()(search)
+app.command()(backup)
+app.command()(restore)
 app.add_typer(tenants)
 app.add_typer(bench)
 

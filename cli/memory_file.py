@@ -8,14 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+)
 
 from precall.cli.failure import CommandFailed
 from precall.cli.line_checks import LineChecks
+from precall.cli.line_vector import LineVector
 from precall.client import InvalidInput, MemoryDraft, MemorySource
 from precall.engine import errors as engine_errors
 
 MAX_FAULTS_SHOWN = 20
+
+_NOT_SAID = ("vector", "stored")
+"""What is no part of the memory: two lines that differ in it alone say the same."""
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
@@ -52,6 +64,9 @@ class MemoryFields(BaseModel):
     questions: list[str] = []
     metadata: dict[str, str] = {}
     pinned: bool = False
+    vector: LineVector | None = None
+    stored: dict[str, JsonValue] | None = None
+    """What the server made of it where it was exported; the one that it is written to makes its own."""
 
     @field_validator("text")
     @classmethod
@@ -65,7 +80,7 @@ class MemoryFields(BaseModel):
     def draft(self, memory_id: str) -> MemoryDraft:
         """As the client writes it; ``memory_id`` is used where the line names none."""
         return MemoryDraft(
-            **self.model_dump(exclude={"scope", "source", "id", "questions"}),
+            **self.model_dump(exclude={"scope", "source", "id", "questions", *_NOT_SAID}),
             id=self.id or memory_id,
             questions=tuple(self.questions),
             source=MemorySource(
@@ -150,5 +165,5 @@ def _fault(error: ValidationError) -> str:
 
 
 def _digest(scope: Mapping[str, str], fields: MemoryFields) -> str:
-    whole = [sorted(scope.items()), fields.model_dump(mode="json", exclude={"scope"})]
+    whole = [sorted(scope.items()), fields.model_dump(mode="json", exclude={"scope", *_NOT_SAID})]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

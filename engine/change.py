@@ -12,6 +12,7 @@ class ChangeCause(Enum):
     WRITTEN = "written"
     SUPERSEDED = "superseded"
     DELETED = "deleted"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,21 +20,26 @@ from precall.engine.batching.work import WorkClass
 from precall.engine.clock import Clock, SystemClock
 from precall.engine.encoding.encoder import Encoder, TextRole
 from precall.engine.errors import FingerprintMismatch, TenantNotFound, TenantQuarantined
+from precall.engine.expiry_sweep import ExpirySweep
 from precall.engine.index.partition import PartitionSettings
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.registry import TenantRegistry
 from precall.engine.memory.store import TenantStore
+from precall.engine.retrieval.canary import RecallCanary, RecallObserver
 from precall.engine.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """``data_dir`` holds the tenants' files and belongs to one process at a time."""
+    """``data_dir`` holds the tenants' files and belongs to one process at a time. ``expiry_seconds``: between
+    two looks for memories that have expired and are to be destroyed; nobody is shown them meanwhile.
+    """
 
     data_dir: Path
     anticipation: AnticipationSettings = field(default_factory=AnticipationSettings)
     partitions: PartitionSettings = field(default_factory=PartitionSettings)
     batching: BatchingSettings = field(default_factory=BatchingSettings)
+    expiry_seconds: float = 30.0
 
 
 class Engine:
@@ -48,32 +53,42 @@ class Engine:
         clock: Clock | None = None,
         batch_observer: BatchObserver | None = None,
         anticipation_observer: AnticipationObserver | None = None,
+        recall_observer: RecallObserver | None = None,
     ) -> None:
         self.settings = settings
         self.encoder = encoder
         self.clock = clock or SystemClock()
         self.batcher = Batcher(encoder, settings.batching, observer=batch_observer)
-        self.registry = TenantRegistry(settings.data_dir)
+        self.registry = TenantRegistry(settings.data_dir, clock=self.clock.wall)
         self.anticipator = Anticipator(
             settings.anticipation,
             [
                 RecentTurns(
-                    self._embed_turn, self.clock, items_per_query=settings.anticipation.items_per_query
+                    self._embed_turn,
+                    self.clock,
+                    items_per_query=settings.anticipation.items_per_query,
+                    scripts=encoder.card.scripts,
                 )
             ],
             self.clock,
             anticipation_observer or SilentObserver(),
             encoder.card.fingerprint,
+            encoder.card.scripts,
         )
+        self._canary = RecallCanary(recall_observer)
         self._tenants: dict[str, Tenant] = {}
+        self._expiry = ExpirySweep(lambda: list(self._tenants.values()), settings.expiry_seconds)
         self._opening = asyncio.Lock()
         self._leaving: set[str] = set()
 
     async def start(self) -> None:
         await self.batcher.start()
+        self._expiry.start()
 
     async def close(self) -> None:
         """Finish what runs, then close every file."""
+        await self._expiry.close()
+        self._canary.close()
         await self.anticipator.drain(grace_seconds=0)
         await self.batcher.close()
         async with self._opening:
@@ -145,7 +160,9 @@ class Engine:
         return len(self._tenants)
 
     def _attach(self, store: TenantStore) -> Tenant:
-        tenant = Tenant(store, self.batcher, self.anticipator, self.clock, self.settings.partitions)
+        tenant = Tenant(
+            store, self.batcher, self.anticipator, self.clock, self.settings.partitions, self._canary
+        )
         self._tenants[tenant.id] = tenant
         return tenant
 

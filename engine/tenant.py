@@ -2,41 +2,52 @@
 
 The life of a write: embed -> one durable transaction -> version -> partitions -> sessions told -> every
 cache confirmed -> ack. Embedding happens before the tenant's write lock is taken, confirmation after it is
-released; what is between is in the order of versions.
+released; what is between is in the order of versions (`Commits`).
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.batching.batcher import Batcher
+from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.batching.work import WorkClass
-from precall.engine.change import Change, ChangeCause
+from precall.engine.change import ChangeCause
 from precall.engine.clock import Clock
+from precall.engine.commits import Commits
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.errors import InvalidVector, StorageUnavailable, TenantQuarantined, VersionNotReached
 from precall.engine.index.partition import Partition, PartitionSettings
+from precall.engine.memory.group import AskedWrite
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
 from precall.engine.preparing import prepare
+from precall.engine.retrieval.canary import RecallCanary
 from precall.engine.retrieval.query import Hit, Query
-from precall.engine.retrieval.search import search
+from precall.engine.retrieval.search import count_visible, search
 
-Outcome = TypeVar("Outcome", WriteOutcome, DeleteOutcome)
+_QUICKLY_ANALYSED: Final = 1_000
+"""Characters of a write that are analysed in less time than a thread takes to begin (0.3 ms)."""
+
+_EXPIRED_AT_ONCE: Final = 256
+"""Memories of one destruction: what waits behind it waits for tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search answered, as of ``version`` or later. ``visible``: memories on the rungs searched."""
+    """What a search answered, as of ``version`` or later.
+
+    ``visible``: memories on the rungs searched that pass the filter.
+    """
 
     hits: Sequence[Hit]
     version: int
@@ -53,20 +64,25 @@ class Tenant:
         anticipator: Anticipator,
         clock: Clock,
         settings: PartitionSettings,
+        canary: RecallCanary,
     ) -> None:
         self.store = store
         self._batcher = batcher
         self._anticipator = anticipator
         self._clock = clock
         self._settings = settings
-        self._writing = asyncio.Lock()
-        self._settling: set[asyncio.Task[WriteOutcome] | asyncio.Task[DeleteOutcome]] = set()
+        self._canary = canary
         self._partitions: dict[Rung, Partition] = {}
         self._horizon = store.lease_horizon
         """Unix seconds until which clients of an earlier process may still serve what they hold."""
         self._announced_horizon = self._horizon
         self._announcing = asyncio.Lock()
-        self.version = store.version
+        self._commits = Commits(store, self._partitions, anticipator, self.wait_for_earlier_leases)
+
+    @property
+    def version(self) -> int:
+        """What searches answer as of, and sessions were told of."""
+        return self._commits.version
 
     @property
     def id(self) -> str:
@@ -82,7 +98,8 @@ class Tenant:
         """The partitions that a reader on ``rung`` may see, the narrowest first; cold ones are loaded."""
         lineage = rung.lineage()
         if any(visible not in self._partitions for visible in lineage):
-            async with self._writing:  # a partition is loaded between two writes, never in the middle of one
+            # A partition is loaded between two writes, never in the middle of one.
+            async with self._commits.turn:
                 for visible in lineage:
                     if visible not in self._partitions:
                         self._partitions[visible] = await asyncio.to_thread(self._load, visible)
@@ -97,8 +114,10 @@ class Tenant:
             )
         partitions = await self.partitions(rung)
         version = self.version
-        visible = sum(map(len, partitions))
-        return Found(await search(partitions, query), version, visible)
+        visible = await count_visible(partitions, query.filter)
+        hits = await search(partitions, query)
+        self._canary.watch(partitions, query, hits)
+        return Found(hits, version, visible)
 
     # Writes
 
@@ -120,19 +139,9 @@ class Tenant:
         if request_id is not None:  # a retry must not cost an embedding, nor fail because there is no model
             replay = await asyncio.to_thread(self.store.replayed_write, memories, request_id=request_id)
             if replay is not None:
-                await self._settled_before(replay, self._settling)
-                return replay
+                return await self._commits.replayed(replay)
         prepared = await self._prepare(memories, vectors, truncate=truncate, deadline=deadline)
-        return await self._settled(
-            lambda: self.store.write(prepared, request_id=request_id, branch=branch),
-            lambda outcome: Change(
-                self.id,
-                outcome.version,
-                ChangeCause.SUPERSEDED if outcome.removed else ChangeCause.WRITTEN,
-                outcome.added,
-                outcome.removed,
-            ),
-        )
+        return await self._commits.write(AskedWrite(prepared, request_id, branch))
 
     async def delete(
         self, memory_ids: Sequence[str], *, visible_from: Rung | None, request_id: str | None
@@ -142,25 +151,37 @@ class Tenant:
         That holds for what is not there as well: an earlier call may have destroyed it and still be waiting
         for its holders.
         """
-        return await self._settled(
+        return await self._commits.destroy(
             lambda: self.store.delete(memory_ids, visible_from=visible_from, request_id=request_id),
-            self._deletion,
+            ChangeCause.DELETED,
         )
 
     async def forget_scope(self, rung: Rung, *, request_id: str | None) -> DeleteOutcome:
         """Destroy a rung and everything below it."""
-        return await self._settled(
-            lambda: self.store.forget_scope(rung, request_id=request_id), self._deletion
+        return await self._commits.destroy(
+            lambda: self.store.forget_scope(rung, request_id=request_id), ChangeCause.DELETED
         )
 
     async def forget_source(
         self, source: Source, *, visible_from: Rung, request_id: str | None
     ) -> DeleteOutcome:
         """Destroy what came from a source, and what was derived from that."""
-        return await self._settled(
+        return await self._commits.destroy(
             lambda: self.store.forget_source(source, visible_from=visible_from, request_id=request_id),
-            self._deletion,
+            ChangeCause.DELETED,
         )
+
+    @property
+    def expiry_is_due(self) -> bool:
+        """Whether something may have expired that is not destroyed yet; answered from memory."""
+        return self.store.expiry_is_due
+
+    async def destroy_expired(self) -> None:
+        """Destroy what has expired, in steps between which other changes have their turn."""
+        while self.expiry_is_due:
+            await self._commits.destroy(
+                lambda: self.store.destroy_expired(limit=_EXPIRED_AT_ONCE), ChangeCause.EXPIRED
+            )
 
     # Leases across restarts
 
@@ -176,7 +197,7 @@ class Tenant:
 
     async def close(self, *, lease_seconds: float) -> None:
         """Close the files; ``lease_seconds``: how much longer some client may serve what it holds."""
-        async with self._writing:
+        async with self._commits.turn:
             horizon = self._clock.wall() + lease_seconds if lease_seconds > 0 else 0.0
             if self._announced_horizon != horizon:
                 # A full disk keeps the horizon that was announced, which is later: safe, and no reason to
@@ -217,77 +238,23 @@ class Tenant:
         deadline: float | None,
     ) -> Sequence[PreparedMemory]:
         """Vectors and keyword impacts of a batch. Raises the first item's error, naming its position."""
+        embedded: dict[int, EmbeddingOutcome] = {}
         unembedded = [position for position, vector in enumerate(vectors) if vector is None]
-        outcomes = await self._batcher.embed(
-            [memories[position].text for position in unembedded],
-            TextRole.DOCUMENT,
-            tenant=self.id,
-            work_class=WorkClass.INGEST,
-            deadline=deadline,
-            truncate=truncate,
-        )
-        embedded = dict(zip(unembedded, outcomes, strict=True))
+        if unembedded:
+            outcomes = await self._batcher.embed(
+                [memories[position].text for position in unembedded],
+                TextRole.DOCUMENT,
+                tenant=self.id,
+                work_class=WorkClass.INGEST,
+                deadline=deadline,
+                truncate=truncate,
+            )
+            embedded = dict(zip(unembedded, outcomes, strict=True))
+        if sum(memory.characters for memory in memories) <= _QUICKLY_ANALYSED:
+            return prepare(memories, vectors, embedded)
         # On a thread: a batch of long texts takes seconds to analyse, and every tenant shares this loop.
         return await asyncio.to_thread(prepare, memories, vectors, embedded)
-
-    async def _settled(self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]) -> Outcome:
-        """Commit, and return when the outcome is durable, searchable, and free of stale copies.
-
-        The work is a task of its own: a caller that hangs up must not split a commit from what follows it.
-        A request that comes again, and a destruction that may have come too late to find anything, wait for
-        what an earlier call may still be waiting for.
-        """
-        earlier = set(self._settling)
-        settling = asyncio.create_task(self._settle(store, change_of))
-        self._settling.add(settling)
-        settling.add_done_callback(self._settling.discard)
-        outcome = await asyncio.shield(settling)
-        if outcome.replayed or isinstance(outcome, DeleteOutcome):
-            await self._settled_before(outcome, earlier)
-        return outcome
-
-    async def _settled_before(
-        self, outcome: WriteOutcome | DeleteOutcome, earlier: Collection[asyncio.Task[Any]]
-    ) -> None:
-        """Wait for what earlier calls, also those of an earlier process, may still be waiting for."""
-        if earlier:
-            await asyncio.wait(earlier)  # and not gather, whose cancellation would reach into other calls
-        if _promises_absence(outcome):
-            await self.wait_for_earlier_leases()
-
-    async def _settle(self, store: Callable[[], Outcome], change_of: Callable[[Outcome], Change]) -> Outcome:
-        async with self._writing:
-            outcome = await asyncio.to_thread(store)
-            if outcome.replayed:
-                # Its change was made long ago; an id that it removed may stand for another memory now.
-                return outcome
-            change = change_of(outcome)
-            removed_terms = await asyncio.to_thread(self._apply, change)
-            self.version = change.version
-            confirmation = self._anticipator.announce(replace(change, removed_terms=removed_terms))
-        await confirmation.wait()
-        if outcome.removed:
-            await self.wait_for_earlier_leases()
-        return outcome
-
-    def _apply(self, change: Change) -> frozenset[str]:
-        """Bring the partitions up to date; returns the terms of what was removed."""
-        removed_terms: set[str] = set()
-        for rung in {m.memory.rung for m in change.added} | {r.rung for r in change.removed}:
-            if (partition := self._partitions.get(rung)) is not None:  # a cold one will load this from disk
-                removed = [r.id for r in change.removed if r.rung == rung]
-                removed_terms |= partition.terms(removed)
-                partition.apply(added=[m for m in change.added if m.memory.rung == rung], removed=removed)
-        return frozenset(removed_terms)
-
-    def _deletion(self, outcome: DeleteOutcome) -> Change:
-        return Change(self.id, outcome.version, ChangeCause.DELETED, removed=outcome.removed)
 
     async def wait_for_earlier_leases(self) -> None:
         """After a restart nobody knows what clients of the earlier process hold: wait their leases out."""
         await asyncio.sleep(max(0.0, self._horizon - self._clock.wall()))
-
-
-def _promises_absence(outcome: WriteOutcome | DeleteOutcome) -> bool:
-    """Whether the caller may now rely on no cache serving something, also when the outcome is a replay."""
-    return isinstance(outcome, DeleteOutcome) or any(written.superseded_ids for written in outcome.written)

@@ -12,6 +12,7 @@ from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.encoding.choice import DEFAULT_MODEL
 from precall.engine.engine import EngineSettings
 from precall.engine.errors import ConfigurationError
+from precall.engine.memory.registry import TENANTS_FOLDER
 from precall.server.logging import LogFormat, LogLevel
 
 ENVIRONMENT_PREFIX: Final = "PRECALL_"
@@ -44,7 +45,8 @@ class ServerSettings(BaseModel):
     )
     max_tokens: int = Field(0, ge=0, description="Longest text in tokens; 0: what the model takes.")
     reranker: str = Field(
-        "", description="A name in the hub's cache like Qwen/Qwen3-Reranker-0.6B, or a folder; empty: none."
+        "",
+        description="minilm, a folder, or a name in the hub's cache (Qwen/Qwen3-Reranker-0.6B); empty: none.",
     )
     reranker_max_tokens: int = Field(
         8_192, ge=0, description="Longest prompt of the reranker in tokens; 0: what it takes."
@@ -110,7 +112,7 @@ class ServerSettings(BaseModel):
     def engine_settings(self) -> EngineSettings:
         """Raises ConfigurationError when settings contradict each other."""
         return EngineSettings(
-            data_dir=self.data_dir / "tenants",
+            data_dir=self.data_dir / TENANTS_FOLDER,
             anticipation=AnticipationSettings(
                 heartbeat_seconds=self.heartbeat_seconds,
                 lease_seconds=self.lease_seconds,

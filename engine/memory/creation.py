@@ -1,18 +1,20 @@
 """Making a tenant's file: aside, complete, then under its name in one step."""
 
-import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from precall.engine.errors import AlreadyExists, InvalidInput, StorageUnavailable
 from precall.engine.memory.database import connect, translated_errors
 from precall.engine.memory.ladder import Ladder
+from precall.engine.memory.mark import MARK_SUFFIX
 from precall.engine.memory.schema import APPLICATION_ID, PAGE_BYTES, SCHEMA_VERSION, STATEMENTS
+from precall.engine.memory.tenant_settings import TenantSettings
 
 UNFINISHED_SUFFIX: Final = ".making"
-COMPANION_SUFFIXES: Final = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database."""
+COMPANION_SUFFIXES: Final = ("-wal", "-shm", "-journal", MARK_SUFFIX)
+"""What SQLite, and a store, keep beside a database."""
 
 
 def create_database(
@@ -24,12 +26,21 @@ def create_database(
     """
     if dimension < 1:
         raise InvalidInput(f"dimension must be at least 1, it is {dimension}")
+    settings = TenantSettings(tenant_id, ladder, model_fingerprint, dimension)
+    place(path, tenant_id=tenant_id, fill=lambda unfinished: _fill(unfinished, settings))
+
+
+def place(path: Path, *, tenant_id: str, fill: Callable[[Path], None]) -> None:
+    """Put a database under its name; ``fill`` makes it, whole and durable, at the path that it is given.
+
+    Raises AlreadyExists, StorageUnavailable, or what ``fill`` raises; then nothing is left.
+    """
     if path.exists():
         raise AlreadyExists(f"tenant {tenant_id!r} exists")
     unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
     try:
         remove_database(unfinished)
-        _fill(unfinished, (tenant_id, json.dumps(ladder.levels), model_fingerprint, dimension))
+        fill(unfinished)
         remove_companions(path)  # SQLite would replay a log left by an earlier file of this name
         os.link(unfinished, path)  # unlike a rename it refuses to overwrite
     except FileExistsError as error:
@@ -41,8 +52,15 @@ def create_database(
     synchronize_folder(path.parent)
 
 
+def make_private(path: Path) -> None:
+    """Make an empty file that nobody but the server's own user reads; SQLite gives the files beside it the
+    same rights.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
 def remove_database(path: Path) -> None:
-    """Unlink a database and what SQLite kept beside it."""
+    """Unlink a database and what was kept beside it."""
     path.unlink(missing_ok=True)
     remove_companions(path)
 
@@ -61,10 +79,9 @@ def synchronize_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _fill(path: Path, meta: tuple[str, str, str, int]) -> None:
-    with translated_errors(meta[0]):
-        # SQLite gives the files beside it the same rights: nobody but the server's own user reads them.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+def _fill(path: Path, settings: TenantSettings) -> None:
+    with translated_errors(settings.tenant_id):
+        make_private(path)
         connection = connect(path, create=True)
         try:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -73,7 +90,7 @@ def _fill(path: Path, meta: tuple[str, str, str, int]) -> None:
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             for statement in STATEMENTS:
                 connection.execute(statement)
-            connection.execute("INSERT INTO meta VALUES (1, ?, ?, ?, ?, 0, 0.0)", meta)
+            connection.execute("INSERT INTO meta VALUES (1, ?, ?, ?, ?, ?, 0, 0.0)", settings.columns)
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         finally:

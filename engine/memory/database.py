@@ -9,7 +9,7 @@ from typing import Final
 
 from precall.engine.errors import ConfigurationError, StorageUnavailable, TenantNotFound, TenantQuarantined
 from precall.engine.memory.rows import DamagedRow
-from precall.engine.memory.schema import APPLICATION_ID, SCHEMA_VERSION
+from precall.engine.memory.schema import APPLICATION_ID, SCHEMA_OBJECTS, SCHEMA_VERSION
 
 BUSY_MILLISECONDS: Final = 5_000
 IDLE_READERS: Final = 4
@@ -43,7 +43,7 @@ def translated_errors(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except DamagedRow as error:
+    except (DamagedRow, UnicodeDecodeError) as error:  # a damaged schema is quoted by SQLite, byte for byte
         raise _damaged(name, error) from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
@@ -80,6 +80,23 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     return connection
 
 
+def check_header(connection: sqlite3.Connection, *, name: str) -> None:
+    """Raises TenantQuarantined, or ConfigurationError for a file of another schema version."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise TenantQuarantined(
+            f"the file of tenant {name!r} was not made by precall: restore it from a backup"
+        )
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    objects = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if version == SCHEMA_VERSION and objects != SCHEMA_OBJECTS:
+        raise TenantQuarantined(f"the file of tenant {name!r} has lost a table: restore it from a backup")
+    if version != SCHEMA_VERSION:
+        raise ConfigurationError(
+            f"the file of tenant {name!r} has schema version {version}, this precall reads {SCHEMA_VERSION}: "
+            "run the precall that wrote it"
+        )
+
+
 class Database:
     """Transactions on one existing tenant file; safe to use from any thread.
 
@@ -102,7 +119,7 @@ class Database:
         with translated_errors(self.name):
             self._writer = connect(path)
             try:
-                self._check_header()
+                check_header(self._writer, name=self.name)
             except BaseException:
                 self._writer.close()
                 raise
@@ -159,18 +176,6 @@ class Database:
             for reader in idle:
                 reader.close()
             self._writer.close()
-
-    def _check_header(self) -> None:
-        if self._writer.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise TenantQuarantined(
-                f"the file of tenant {self.name!r} was not made by precall: restore it from a backup"
-            )
-        version = self._writer.execute("PRAGMA user_version").fetchone()[0]
-        if version != SCHEMA_VERSION:
-            raise ConfigurationError(
-                f"the file of tenant {self.name!r} has schema version {version}, this precall reads "
-                f"{SCHEMA_VERSION}: run the precall that wrote it"
-            )
 
     def _take_reader(self) -> sqlite3.Connection:
         with self._pool_lock:

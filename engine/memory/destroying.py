@@ -101,6 +101,14 @@ def named_by_source(
     )
 
 
+def named_by_expiry(connection: sqlite3.Connection, now: int, limit: int) -> NamedMemories:
+    """Those that had expired at ``now`` (Unix microseconds), the longest expired first."""
+    rows = connection.execute(
+        "SELECT number FROM memories WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", (now, limit)
+    )
+    return NamedMemories(tuple(int(row[0]) for row in rows))
+
+
 def destroy(connection: sqlite3.Connection, numbers: Sequence[int]) -> tuple[DeletedMemory, ...]:
     """Delete the rows and all that hangs on them; what went, in order of arrival."""
     doomed = connection.execute(_CLOSURE, (json.dumps(numbers),)).fetchall()

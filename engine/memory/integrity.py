@@ -27,7 +27,7 @@ _VIOLATIONS = (
         """
         SELECT 1 FROM memories, meta
         WHERE created_version > version OR superseded_version > version
-            OR (state = 1 AND superseded_version < created_version)
+            OR (state = 1 AND (superseded_version < created_version OR superseded_at < created_at))
         """,
     ),
     (
@@ -47,7 +47,18 @@ def check_integrity(connection: sqlite3.Connection, *, name: str, dimension: int
         raise TenantQuarantined(f"the file of tenant {name!r} is damaged: {fault}")
 
 
+def check_structure(connection: sqlite3.Connection, *, name: str) -> None:
+    """As `check_integrity`, without decoding the rows."""
+    for fault in _structural_faults(connection):
+        raise TenantQuarantined(f"the file of tenant {name!r} is damaged: {fault}")
+
+
 def _faults(connection: sqlite3.Connection, dimension: int) -> Iterator[str]:
+    yield from _structural_faults(connection)
+    yield from _row_faults(connection, dimension)
+
+
+def _structural_faults(connection: sqlite3.Connection) -> Iterator[str]:
     for (report,) in connection.execute("PRAGMA integrity_check(1)"):
         if report != "ok":
             yield str(report)
@@ -56,7 +67,6 @@ def _faults(connection: sqlite3.Connection, dimension: int) -> Iterator[str]:
     for fault, query in _VIOLATIONS:
         if connection.execute(f"{query} LIMIT 1").fetchone():
             yield fault
-    yield from _row_faults(connection, dimension)
 
 
 def _row_faults(connection: sqlite3.Connection, dimension: int) -> Iterator[str]:

@@ -114,10 +114,15 @@ class NewMemory:
         if self.valid_from and self.valid_until and self.valid_until <= self.valid_from:
             raise InvalidInput("valid_until must be after valid_from")
 
+    @property
+    def characters(self) -> int:
+        """Of what is analysed and indexed: the text and the questions."""
+        return len(self.text) + sum(map(len, self.questions))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """A stored memory. ``superseded_version`` is 0 while the memory is current."""
+    """A stored memory. While it is current ``superseded_version`` is 0 and ``superseded_at`` None."""
 
     id: str
     rung: Rung
@@ -138,6 +143,7 @@ class Memory:
     pinned: bool
     created_version: int
     superseded_version: int
+    superseded_at: datetime | None = None
     created_at: datetime
     tokens_given: int
     tokens_used: int

@@ -1,6 +1,7 @@
 """What writing and destroying did, so that indexes and caches can follow exactly; and its form on disk."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from precall.engine.memory.ladder import Rung
@@ -52,6 +53,24 @@ class WriteOutcome:
             ),
             replayed=True,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NetEffect:
+    """What writes that follow one another do together: what was current between two of them is in neither."""
+
+    added: tuple[IndexedMemory, ...]
+    removed: tuple[RemovedMemory, ...]
+
+    @staticmethod
+    def of(outcomes: Sequence[WriteOutcome]) -> "NetEffect":
+        """``outcomes`` in the order of their versions."""
+        added: dict[str, IndexedMemory] = {}
+        removed: list[RemovedMemory] = []
+        for outcome in outcomes:
+            removed.extend(each for each in outcome.removed if added.pop(each.id, None) is None)
+            added |= {indexed.memory.id: indexed for indexed in outcome.added}
+        return NetEffect(tuple(added.values()), tuple(removed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def check_batch(batch: Sequence[PreparedMemory], *, ladder: Ladder, dimension: i
         try:
             _check_memory(prepared.memory, ladder)
             _check_vector(prepared.vector, dimension)
-            if not all(np.isfinite(np.float32(weight)) for weight in prepared.impacts.values()):
+            if not np.isfinite(np.fromiter(prepared.impacts.values(), np.float32)).all():
                 raise InvalidInput("a keyword weight is no number")
             first = positions.setdefault(prepared.memory.id, position)
             if first != position:
@@ -72,7 +72,8 @@ def _check_vector(vector: NDArray[np.float16], dimension: int) -> None:
         raise InvalidVector(
             f"the vector is {vector.dtype} of shape {vector.shape}, float16 of shape ({dimension},) is needed"
         )
-    if not np.isfinite(vector).all():
+    total = float(np.abs(vector).sum(dtype=np.float32))  # NaN and infinity stand in it as well
+    if not np.isfinite(total):
         raise InvalidVector("the vector holds NaN or infinity")
-    if not vector.any():
+    if total == 0:
         raise InvalidVector("the vector is zero")

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from precall.engine.errors import InvalidInput
 from precall.engine.memory.ladder import Rung
@@ -11,12 +11,14 @@ from precall.engine.memory.memory import MAX_KEY_CHARACTERS, IndexedMemory, Memo
 from precall.engine.memory.rows import (
     INDEXED_COLUMNS,
     MEMORY_COLUMNS,
+    DamagedRow,
     decode_indexed_memory,
     decode_memory,
     decode_rung,
     digest,
     encode_rung,
 )
+from precall.engine.memory.view import NOT_EXPIRED, View
 
 _MEMORIES = "FROM memories m JOIN rungs r ON r.number = m.rung"
 _STREAM_ROWS = 256
@@ -61,12 +63,15 @@ def read_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT version FROM meta").fetchone()[0])
 
 
-def find(connection: sqlite3.Connection, ids: Iterable[str], visible_from: Rung | None) -> FoundMemories:
+def find(
+    connection: sqlite3.Connection, ids: Iterable[str], visible_from: Rung | None, view: View
+) -> FoundMemories:
     """``visible_from`` None sees all rungs."""
     wanted = tuple(dict.fromkeys(ids))
     rows = connection.execute(
-        f"SELECT {MEMORY_COLUMNS} {_MEMORIES} WHERE m.id IN (SELECT value FROM json_each(?))",
-        (json.dumps(wanted),),
+        f"SELECT {MEMORY_COLUMNS} {_MEMORIES} WHERE m.id IN (SELECT value FROM json_each(:ids)) "
+        f"AND {NOT_EXPIRED}",
+        {"ids": json.dumps(wanted), **view.parameters},
     )
     found = {memory.id: memory for memory in map(decode_memory, rows)}
     visible = {
@@ -84,10 +89,10 @@ def find(connection: sqlite3.Connection, ids: Iterable[str], visible_from: Rung 
 def page(
     connection: sqlite3.Connection,
     rung: Rung,
+    view: View,
     *,
     limit: int,
     after_token: str,
-    include_history: bool,
     matching: Callable[[Memory], bool] | None,
 ) -> MemoryPage:
     """The next ``limit`` memories of one rung in order of arrival; ``matching`` never makes a page short.
@@ -98,17 +103,16 @@ def page(
         raise InvalidInput(f"a page has at least 1 memory, not {limit}")
     if after_token and not (after_token.isascii() and after_token.isdigit() and len(after_token) < 19):
         raise InvalidInput("this page token comes from no page: start without one")
-    condition = "" if include_history else "AND m.state = 0"
     rows = connection.execute(
-        f"SELECT {MEMORY_COLUMNS}, m.number {_MEMORIES} WHERE r.path = ? AND m.number > ? {condition} "
-        "ORDER BY m.number",
-        (encode_rung(rung), int(after_token or 0)),
+        f"SELECT {MEMORY_COLUMNS}, m.number {_MEMORIES} "
+        f"WHERE r.path = :path AND m.number > :after AND {view.condition} ORDER BY m.number",
+        {"path": encode_rung(rung), "after": int(after_token or 0), **view.parameters},
     )
     memories: list[Memory] = []
     last = ""
     next_token = ""
     for row in rows:
-        memory = decode_memory(row[:-1])
+        memory = view.of(decode_memory(row[:-1]))
         if matching is not None and not matching(memory):
             continue
         if len(memories) == limit:
@@ -119,26 +123,76 @@ def page(
     return MemoryPage(tuple(memories), next_token, read_version(connection))
 
 
-def read_history(connection: sqlite3.Connection, rung: Rung, key: str) -> History:
+def read_history(connection: sqlite3.Connection, rung: Rung, key: str, view: View) -> History:
     """Empty when nothing was said under the key. Raises InvalidInput for an empty or too long key."""
     if not key:
         raise InvalidInput("the key is empty: history is kept by key")
     if len(key) > MAX_KEY_CHARACTERS:
         raise InvalidInput(f"the key has {len(key)} characters, at most {MAX_KEY_CHARACTERS}")
     rows = connection.execute(
-        f"SELECT {MEMORY_COLUMNS} {_MEMORIES} WHERE r.path = ? AND m.key_digest = ? "
-        "ORDER BY m.event_time DESC, m.number DESC",
-        (encode_rung(rung), digest(key)),
+        f"SELECT {MEMORY_COLUMNS} {_MEMORIES} WHERE r.path = :path AND m.key_digest = :key "
+        f"AND {view.condition} ORDER BY m.event_time DESC, m.number DESC",
+        {"path": encode_rung(rung), "key": digest(key), **view.parameters},
     )
     return History(tuple(map(decode_memory, rows)), read_version(connection))
 
 
 def stream_current(connection: sqlite3.Connection, rung: Rung, *, dimension: int) -> Iterator[IndexedMemory]:
-    """The current memories of one rung in order of arrival, a few hundred rows in memory at a time."""
+    """The current memories of one rung in order of arrival, a few hundred rows in memory at a time.
+
+    Raises DamagedRow for a row that is not what was written, and when some have been lost.
+    """
+    _check_indices(connection, rung)
     cursor = connection.execute(
         f"SELECT {INDEXED_COLUMNS} {_MEMORIES} WHERE r.path = ? AND m.state = 0 ORDER BY m.number",
         (encode_rung(rung),),
     )
+    while rows := cursor.fetchmany(_STREAM_ROWS):
+        for row in rows:
+            yield decode_indexed_memory(row, dimension=dimension)
+
+
+def check_rungs(connection: sqlite3.Connection) -> None:
+    """Raises DamagedRow when a rung has been lost: all that stands on it would seem never to have been."""
+    rows, indexed = connection.execute(
+        "SELECT (SELECT count(*) FROM rungs NOT INDEXED), "
+        "(SELECT count(*) FROM rungs INDEXED BY sqlite_autoindex_rungs_1 WHERE path > '')"
+    ).fetchone()
+    if rows != indexed:
+        raise DamagedRow(f"there are {rows} rungs, the index knows {indexed}")
+
+
+def _check_indices(connection: sqlite3.Connection, rung: Rung) -> None:
+    """Raises DamagedRow when two indices disagree on how many memories a rung holds: a damaged page may have
+    lost some and read well. A row that the table itself has lost is missed by SQLite.
+    """
+    by_rung, by_state = connection.execute(
+        "SELECT (SELECT count(*) FROM memories INDEXED BY memories_by_rung WHERE rung = r.number), "
+        "(SELECT count(*) FROM memories INDEXED BY memories_by_state WHERE rung = r.number) "
+        "FROM rungs r WHERE r.path = ? UNION ALL SELECT 0, 0",
+        (encode_rung(rung),),
+    ).fetchone()
+    if by_rung != by_state:
+        raise DamagedRow(f"a rung holds {by_rung} memories by one index, {by_state} by another")
+
+
+def stream_as_of(
+    connection: sqlite3.Connection, rung: Rung, view: View, *, dimension: int
+) -> Iterator[IndexedMemory]:
+    """What ``view`` shows of one rung in order of arrival, a few hundred rows in memory at a time."""
+    cursor = connection.execute(
+        f"SELECT {INDEXED_COLUMNS} {_MEMORIES} WHERE r.path = :path AND {view.condition} ORDER BY m.number",
+        {"path": encode_rung(rung), **view.parameters},
+    )
+    while rows := cursor.fetchmany(_STREAM_ROWS):
+        for row in rows:
+            indexed = decode_indexed_memory(row, dimension=dimension)
+            yield replace(indexed, memory=view.of(indexed.memory))
+
+
+def stream_all(connection: sqlite3.Connection, *, dimension: int) -> Iterator[IndexedMemory]:
+    """Every memory in order of arrival, history included, a few hundred rows in memory at a time."""
+    cursor = connection.execute(f"SELECT {INDEXED_COLUMNS} {_MEMORIES} ORDER BY m.number")
     while rows := cursor.fetchmany(_STREAM_ROWS):
         for row in rows:
             yield decode_indexed_memory(row, dimension=dimension)

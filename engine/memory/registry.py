@@ -4,10 +4,13 @@ import fcntl
 import os
 import re
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
 from precall.engine.errors import ConfigurationError, InvalidInput, StorageUnavailable, TenantNotFound
+from precall.engine.memory.backup import restore
 from precall.engine.memory.creation import (
     COMPANION_SUFFIXES,
     UNFINISHED_SUFFIX,
@@ -20,12 +23,24 @@ from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.reserve import Reserve
 from precall.engine.memory.store import TenantStore
 
+TENANTS_FOLDER: Final = "tenants"
+"""Of a server's data folder; the registry's own."""
+
 FILE_SUFFIX: Final = ".db"
 REMOVED_SUFFIX: Final = ".removed"
 PRIVATE_FOLDER: Final = 0o700
 """Memories are in clear on disk: nobody but the server's own user enters."""
 LOCK_NAME: Final = ".lock"
 _TENANT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+def check_tenant_id(tenant_id: str) -> None:
+    """Raises InvalidInput for what can be no tenant's id, and so no file's name."""
+    if not _TENANT_ID.fullmatch(tenant_id):
+        raise InvalidInput(
+            f"{tenant_id!r} is no tenant id: use 1 to 63 lower-case letters, digits, '-' and '_', "
+            "a letter or digit first"
+        )
 
 
 class TenantRegistry:
@@ -35,9 +50,12 @@ class TenantRegistry:
     server from starting. Methods that touch the disk may raise StorageUnavailable.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Makes the folder if need be. Raises ConfigurationError if another process owns it."""
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Makes the folder if need be. ``clock``: Unix seconds. Raises ConfigurationError if another process
+        owns the folder.
+        """
         self.folder = folder
+        self._clock = clock
         self._guard = threading.Lock()
         self._stores: dict[str, TenantStore] = {}
         self._lock_descriptor: int | None = _own(folder)
@@ -64,8 +82,22 @@ class TenantRegistry:
                 model_fingerprint=model_fingerprint,
                 dimension=dimension,
             )
-            store = self._stores[tenant_id] = TenantStore.open(path, reserve=self._reserve)
+            store = self._stores[tenant_id] = TenantStore.open(path, clock=self._clock, reserve=self._reserve)
             return store
+
+    def restore(
+        self, backup: Path, tenant_id: str, *, sha256: str | None = None, fingerprint: str | None = None
+    ) -> None:
+        """Make a tenant from a backup, whole or not at all, under the name that it had or another one.
+
+        ``sha256``: what the backup must have; None: what the file beside it says. ``fingerprint``: of the
+        model that will serve it; None takes any. Raises AlreadyExists, InvalidInput, TenantNotFound (no such
+        backup), TenantQuarantined (it is damaged), ConfigurationError (another schema version).
+        """
+        path = self._path(tenant_id)
+        with self._guard:
+            self._refuse_closed()
+            restore(backup, path, tenant_id=tenant_id, sha256=sha256, fingerprint=fingerprint)
 
     def open(self, tenant_id: str) -> TenantStore:
         """The tenant's store; the same one to everybody until somebody closes it.
@@ -78,7 +110,7 @@ class TenantRegistry:
             self._refuse_closed()
             store = self._stores.get(tenant_id)
             if store is None or store.closed:
-                store = TenantStore.open(path, reserve=self._reserve)
+                store = TenantStore.open(path, clock=self._clock, reserve=self._reserve)
                 if store.tenant_id != tenant_id:
                     store.close()
                     raise ConfigurationError(
@@ -133,11 +165,7 @@ class TenantRegistry:
             self._lock_descriptor = None
 
     def _path(self, tenant_id: str) -> Path:
-        if not _TENANT_ID.fullmatch(tenant_id):
-            raise InvalidInput(
-                f"{tenant_id!r} is no tenant id: use 1 to 63 lower-case letters, digits, '-' and '_', "
-                "a letter or digit first"
-            )
+        check_tenant_id(tenant_id)
         return self.folder / f"{tenant_id}{FILE_SUFFIX}"
 
     def _refuse_closed(self) -> None:

@@ -32,12 +32,14 @@ class Request:
         """Ids, event and said times stay out of the digest: where a writer leaves them open the server
         fills them in, differently at each try.
         """
+        if request_id is None:
+            return None
         return _request(request_id, "write", [_content(memory) for memory in memories])
 
     @staticmethod
     def of_destruction(request_id: str | None, what: str, content: object) -> "Request | None":
         """``content`` must be JSON-serialisable and say all that ``what`` depends on."""
-        return _request(request_id, what, content)
+        return None if request_id is None else _request(request_id, what, content)
 
     def stored_outcome(self, connection: sqlite3.Connection) -> str | None:
         """The outcome's JSON if this request was answered before.
@@ -61,9 +63,7 @@ class Request:
         connection.execute("INSERT INTO requests VALUES (?, ?, ?, ?)", (self.id, self.digest, outcome, now))
 
 
-def _request(request_id: str | None, what: str, content: object) -> Request | None:
-    if request_id is None:
-        return None
+def _request(request_id: str, what: str, content: object) -> Request:
     text = json.dumps([what, content], separators=(",", ":"))
     return Request(request_id, blake2b(text.encode(), digest_size=16).digest())
 

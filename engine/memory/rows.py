@@ -1,12 +1,12 @@
 """Memories to rows of the ``memories`` table and back.
 
-Two checksums stand in each row, for SQLite has none: a disk that flips a bit inside a text or a vector leaves
-a row that reads well and is wrong. What may change later (``state``, ``superseded_version``) is outside of
-them, and held together by the checks of the schema.
+Checksums stand in each row, for SQLite has none: a disk that flips a bit inside a text or a vector leaves
+a row that reads well and is wrong. What may change later (``state``, and what superseded it and when) has a
+third one.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -14,6 +14,7 @@ from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import (
@@ -41,13 +42,19 @@ _SAID = (
     "key", "conversation_id", "turn_id", "uri", "derived_from", "questions", "metadata",
 )  # fmt: skip
 
-MEMORY_COLUMNS: Final = f"m.state, m.superseded_version, m.said_checksum, r.path, m.{', m.'.join(_SAID)}"
+MEMORY_COLUMNS: Final = (
+    "m.state, m.superseded_version, m.superseded_at, m.fate_checksum, m.said_checksum, r.path, "
+    f"m.{', m.'.join(_SAID)}"
+)
 """What `decode_memory` takes, from ``memories m JOIN rungs r``."""
 
 INDEXED_COLUMNS: Final = f"{MEMORY_COLUMNS}, m.vector, m.impact_terms, m.impact_weights, m.indexed_checksum"
 """What `decode_indexed_memory` takes."""
 
 _INDEX_COLUMN_COUNT = 4
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Made once: `json.dumps` makes an encoder for each call, and a memory takes seven."""
 
 
 class DamagedRow(Exception):
@@ -57,6 +64,14 @@ class DamagedRow(Exception):
 def digest(words: str) -> bytes | None:
     """What the indices hold in the place of words: 16 bytes, or None for no words."""
     return blake2b(words.encode(errors="surrogatepass"), digest_size=16).digest() if words else None
+
+
+def fate_checksum(state: int, superseded_version: int, superseded_at: int | None) -> int:
+    """Of what changes when a memory is superseded."""
+    return crc32(f"{state},{superseded_version},{superseded_at}".encode())
+
+
+_CURRENT_CHECKSUM: Final = fate_checksum(CURRENT, 0, None)
 
 
 def encode_rung(rung: Rung) -> str:
@@ -98,6 +113,10 @@ def encode_memory(
         "created_at": created_at,
         "created_version": version,
         "superseded_version": version if state == SUPERSEDED else 0,
+        "superseded_at": created_at if state == SUPERSEDED else None,
+        "fate_checksum": (
+            fate_checksum(state, version, created_at) if state == SUPERSEDED else _CURRENT_CHECKSUM
+        ),
         "tokens_given": prepared.usage.given,
         "tokens_used": prepared.usage.used,
         "key_digest": digest(memory.key),
@@ -121,9 +140,43 @@ def encode_memory(
     return columns | {"said_checksum": _said_checksum(encode_rung(memory.rung), said)}
 
 
+def as_reloaded(prepared: PreparedMemory, columns: Mapping[str, Any]) -> IndexedMemory:
+    """What `decode_indexed_memory` gives for a row of `encode_memory`, without asking the file for it."""
+    said = prepared.memory
+    memory = Memory(
+        id=said.id,
+        rung=said.rung,
+        kind=said.kind,
+        state=_STATES[columns["state"]],
+        text=said.text,
+        key=said.key,
+        confidence=columns["confidence"],
+        importance=columns["importance"],
+        event_time=from_unix_microseconds(columns["event_time"]),
+        said_time=from_unix_microseconds(columns["said_time"]),
+        valid_from=_decode_moment(columns["valid_from"]),
+        valid_until=_decode_moment(columns["valid_until"]),
+        expires_at=_decode_moment(columns["expires_at"]),
+        source=said.source,
+        questions=said.questions,
+        metadata=dict(said.metadata),
+        pinned=said.pinned,
+        created_version=columns["created_version"],
+        superseded_version=columns["superseded_version"],
+        superseded_at=_decode_moment(columns["superseded_at"]),
+        created_at=from_unix_microseconds(columns["created_at"]),
+        tokens_given=columns["tokens_given"],
+        tokens_used=columns["tokens_used"],
+    )
+    weights: list[float] = np.frombuffer(columns["impact_weights"], "<f4").tolist()
+    return IndexedMemory(
+        memory, _vector(columns["vector"]), dict(zip(prepared.impacts, weights, strict=True))
+    )
+
+
 def decode_memory(row: Row) -> Memory:
     """Raises DamagedRow."""
-    state, superseded_version, checksum, path, *said = row
+    state, superseded_version, superseded_at, fate, checksum, path, *said = row
     (
         identity, kind, pinned, confidence, importance, event_time, said_time, valid_from, valid_until,
         expires_at, created_at, created_version, tokens_given, tokens_used, text, key,
@@ -132,6 +185,8 @@ def decode_memory(row: Row) -> Memory:
     try:
         if _said_checksum(path, said) != checksum:
             raise ValueError("the checksum is that of other words")
+        if fate_checksum(state, superseded_version, superseded_at) != fate:
+            raise ValueError("the checksum is that of another fate")
         return Memory(
             id=identity,
             rung=decode_rung(path),
@@ -152,6 +207,7 @@ def decode_memory(row: Row) -> Memory:
             pinned=bool(pinned),
             created_version=created_version,
             superseded_version=superseded_version,
+            superseded_at=_decode_moment(superseded_at),
             created_at=from_unix_microseconds(created_at),
             tokens_given=tokens_given,
             tokens_used=tokens_used,
@@ -167,7 +223,7 @@ def decode_indexed_memory(row: Row, *, dimension: int) -> IndexedMemory:
     try:
         if _indexed_checksum(vector_bytes, terms_text, weight_bytes) != checksum:
             raise ValueError("the checksum is that of another vector or of other terms")
-        vector = np.frombuffer(vector_bytes, "<f2").astype(np.float16, copy=False)
+        vector = _vector(vector_bytes)
         weights: list[float] = np.frombuffer(weight_bytes, "<f4").tolist()
         impacts = dict(zip(json.loads(terms_text), weights, strict=True))
         if vector.shape != (dimension,) or not np.isfinite(vector).all():
@@ -177,16 +233,17 @@ def decode_indexed_memory(row: Row, *, dimension: int) -> IndexedMemory:
     return IndexedMemory(memory, vector, impacts)
 
 
+def _vector(content: bytes) -> NDArray[np.float16]:
+    """A read-only array."""
+    return np.frombuffer(content, "<f2").astype(np.float16, copy=False)
+
+
 def _said_checksum(path: str, said: Sequence[object]) -> int:
     return crc32(_json([path, *said]).encode())
 
 
 def _indexed_checksum(vector: bytes, impact_terms: str, impact_weights: bytes) -> int:
     return crc32(impact_weights, crc32(impact_terms.encode(), crc32(vector)))
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _encode_moment(moment: datetime | None) -> int | None:

@@ -15,7 +15,7 @@ from precall.engine.memory.memory import MemoryKind
 APPLICATION_ID: Final = 0x70726361
 """Stands in the file's header ("prca"): tells a tenant's file from any other SQLite database."""
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Kept in ``PRAGMA user_version``; raised by whoever changes a table."""
 
 PAGE_BYTES: Final = 512
@@ -24,6 +24,9 @@ PAGE_BYTES: Final = 512
 
 LOCAL_BYTES: Final = 480
 """Vector and ballast together are at least this long, hence no word stays in the b-tree."""
+
+SCHEMA_OBJECTS: Final = 18
+"""Tables and indices, SQLite's own included: one that is missing was lost to damage."""
 
 _KINDS = ", ".join(f"'{kind.value}'" for kind in MemoryKind)
 
@@ -35,6 +38,7 @@ STATEMENTS: Final = (
         levels            TEXT NOT NULL,               -- JSON array, from the top
         model_fingerprint TEXT NOT NULL,
         dimension         INTEGER NOT NULL CHECK (dimension > 0),
+        settings_checksum INTEGER NOT NULL,            -- CRC-32 of the four above
         version           INTEGER NOT NULL CHECK (version >= 0),
         lease_horizon     REAL NOT NULL                -- Unix seconds
     ) STRICT
@@ -63,6 +67,8 @@ STATEMENTS: Final = (
         created_at          INTEGER NOT NULL,
         created_version     INTEGER NOT NULL CHECK (created_version > 0),
         superseded_version  INTEGER NOT NULL,
+        superseded_at       INTEGER,
+        fate_checksum       INTEGER NOT NULL,          -- CRC-32 of state, superseded_version, superseded_at
         tokens_given        INTEGER NOT NULL,
         tokens_used         INTEGER NOT NULL,
         key_digest          BLOB,                      -- NULL: no key, no conversation, no uri
@@ -83,6 +89,8 @@ STATEMENTS: Final = (
         impact_weights      BLOB NOT NULL,             -- little-endian float32, one a term
         indexed_checksum    INTEGER NOT NULL,          -- CRC-32 of vector, terms and weights
         CHECK ((state = 0) = (superseded_version = 0)),
+        CHECK ((state = 0) = (superseded_at IS NULL)),
+        CHECK (superseded_at IS NULL OR superseded_at >= created_at),
         CHECK (state = 0 OR key_digest IS NOT NULL),
         CHECK ((key = '') = (key_digest IS NULL)),
         CHECK (length(vector) + length(ballast) >= {LOCAL_BYTES})
@@ -100,6 +108,7 @@ STATEMENTS: Final = (
         WHERE conversation_digest IS NOT NULL
     """,
     "CREATE INDEX memories_by_uri ON memories (uri_digest) WHERE uri_digest IS NOT NULL",
+    "CREATE INDEX memories_by_expiry ON memories (expires_at) WHERE expires_at IS NOT NULL",
     """
     CREATE TABLE derivations (
         parent INTEGER NOT NULL REFERENCES memories (number) ON DELETE CASCADE,

@@ -1,30 +1,32 @@
 """The durable memories of one tenant."""
 
-import json
 import math
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from precall.engine.errors import InvalidInput, StorageUnavailable, TenantQuarantined
+from precall.engine.errors import InvalidInput
 from precall.engine.memory import destroying, integrity, reading
+from precall.engine.memory.backup import Backup, back_up
 from precall.engine.memory.creation import create_database
 from precall.engine.memory.database import Database
-from precall.engine.memory.destroying import NamedMemories
+from precall.engine.memory.destruction import Destruction
+from precall.engine.memory.erasure import Erasure
+from precall.engine.memory.expiry import Expiry
+from precall.engine.memory.group import AskedWrite, WriteGroup
 from precall.engine.memory.ladder import Ladder, Rung
+from precall.engine.memory.mark import VersionMark
 from precall.engine.memory.memory import IndexedMemory, Memory, NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
-from precall.engine.memory.prepared import PreparedMemory, check_batch
+from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.reading import FoundMemories, History, MemoryPage, RungCount
 from precall.engine.memory.requests import Request
 from precall.engine.memory.reserve import NO_RESERVE, Reserve
-from precall.engine.memory.writing import BatchWriter
-
-_NamedBy = Callable[[sqlite3.Connection], NamedMemories]
+from precall.engine.memory.tenant_settings import TenantSettings
+from precall.engine.memory.view import EVER, View
 
 
 class TenantStore:
@@ -41,25 +43,22 @@ class TenantStore:
     def __init__(
         self, database: Database, *, clock: Callable[[], float] = time.time, reserve: Reserve = NO_RESERVE
     ) -> None:
-        """Use `create` or `open`. Raises TenantQuarantined for a file without readable settings."""
+        """Use `create` or `open`. Raises TenantQuarantined."""
         self._database = database
-        self._reserve = reserve
         self._clock = clock
         with database.reading() as connection:
-            row = connection.execute(
-                "SELECT tenant_id, levels, model_fingerprint, dimension FROM meta"
-            ).fetchone()
-        try:
-            self.tenant_id = str(row[0])
-            self.ladder = Ladder(tuple(json.loads(row[1])))
-            self.model_fingerprint = str(row[2])
-            self.dimension = int(row[3])
-        except (TypeError, ValueError, InvalidInput) as error:
-            raise TenantQuarantined(
-                f"the settings of tenant {database.name!r} are damaged: restore it from a backup"
-            ) from error
-        self._erasure_is_pending = True
-        self._try_to_erase()
+            settings = TenantSettings.read(connection, name=database.name)
+            version = reading.read_version(connection)
+            reading.check_rungs(connection)
+        self.tenant_id = settings.tenant_id
+        self.ladder = settings.ladder
+        self.model_fingerprint = settings.model_fingerprint
+        self.dimension = settings.dimension
+        self._mark = VersionMark(database.path)
+        self._mark.check(version, name=database.name)
+        self._erasure = Erasure(database)
+        self._destruction = Destruction(database, self._erasure, self._mark, reserve)
+        self._expiry = Expiry(database)
 
     @classmethod
     def create(
@@ -75,9 +74,8 @@ class TenantStore:
     def open(
         cls, path: Path, *, clock: Callable[[], float] = time.time, reserve: Reserve = NO_RESERVE
     ) -> Self:
-        """``clock``: Unix seconds. ``reserve``: room for destructions on a full disk. The time it takes does
-        not depend on the number of memories. Raises TenantNotFound, TenantQuarantined, or ConfigurationError
-        for a file of another schema version.
+        """``clock``: Unix seconds. ``reserve``: room for destructions on a full disk. It reads no memories.
+        Raises TenantNotFound, TenantQuarantined, or ConfigurationError for another schema version.
         """
         database = Database(path)
         try:
@@ -108,10 +106,8 @@ class TenantStore:
 
     @property
     def erasure_is_pending(self) -> bool:
-        """True while bytes of deleted memories may still stand in the write-ahead log because a reader needed
-        it or the disk failed; every later write, delete and `checkpoint` tries to clear it again.
-        """
-        return self._erasure_is_pending
+        """Whether bytes of what was deleted may still stand in the log; each later change tries again."""
+        return self._erasure.is_pending
 
     @property
     def closed(self) -> bool:
@@ -132,19 +128,29 @@ class TenantStore:
         where the writer knows it nor earlier in the batch), InvalidInput, InvalidScope, InvalidVector; all
         but a reused ``request_id`` name the position, in ``metadata["position"]`` too.
         """
-        check_batch(batch, ladder=self.ladder, dimension=self.dimension)
-        request = Request.of_write(request_id, [prepared.memory for prepared in batch])
-        with self._database.writing() as connection:
-            if request and (stored := request.stored_outcome(connection)) is not None:
-                return WriteOutcome.replay(stored)
-            now = int(self._clock() * 1_000_000)
-            version = reading.read_version(connection) + 1
-            outcome = BatchWriter(connection, version, now, self.dimension, branch).write(batch)
-            if request:
-                request.store(connection, outcome.to_json(), now=now)
-        if self._erasure_is_pending:
-            self._try_to_erase()
-        return outcome
+        (result,) = self.write_group([AskedWrite(batch, request_id, branch)])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def write_group(self, writes: Sequence[AskedWrite]) -> Sequence[WriteOutcome | Exception]:
+        """What became of each of several writes, in order: that which `write` returns or raises.
+
+        They share a transaction, and so one wait for the disk, but neither their version nor their fate.
+        """
+        try:
+            with self._database.writing() as connection:
+                group = WriteGroup(writes, self.ladder, self.dimension)
+                results: Sequence[WriteOutcome | Exception] = group.write(connection, now=self._now())
+        except Exception as error:
+            # One of them may ask too much of the disk, or find damage: the others must not pay for it.
+            results = [error] if len(writes) == 1 else [self.write_group([each])[0] for each in writes]
+        newest = max((each.version for each in results if isinstance(each, WriteOutcome)), default=0)
+        self._mark.note(newest)
+        self._expiry.note(asked.batch for asked in writes)
+        if self._erasure.is_pending:
+            self._erasure.try_now()
+        return results
 
     def replayed_write(self, memories: Sequence[NewMemory], *, request_id: str) -> WriteOutcome | None:
         """The outcome of an earlier `write` of this request, if there was one: ask before embedding.
@@ -164,14 +170,18 @@ class TenantStore:
         """
         path = visible_from and visible_from.values
         request = Request.of_destruction(request_id, "delete", [sorted(set(ids)), path])
-        return self._destroy(
-            request, lambda connection: destroying.named_by_ids(connection, ids, visible_from)
+        return self._destruction.destroy(
+            request,
+            lambda connection: destroying.named_by_ids(connection, ids, visible_from),
+            now=self._now(),
         )
 
     def forget_scope(self, rung: Rung, *, request_id: str | None = None) -> DeleteOutcome:
         """Destroy everything on a rung and below it, and what was derived from that, on any rung."""
         request = Request.of_destruction(request_id, "forget_scope", rung.values)
-        return self._destroy(request, lambda connection: destroying.named_by_scope(connection, rung))
+        return self._destruction.destroy(
+            request, lambda connection: destroying.named_by_scope(connection, rung), now=self._now()
+        )
 
     def forget_source(
         self, source: Source, *, visible_from: Rung | None, request_id: str | None = None
@@ -181,18 +191,40 @@ class TenantStore:
         """
         path = visible_from and visible_from.values
         request = Request.of_destruction(request_id, "forget_source", [asdict(source), path])
-        return self._destroy(
-            request, lambda connection: destroying.named_by_source(connection, source, visible_from)
+        return self._destruction.destroy(
+            request,
+            lambda connection: destroying.named_by_source(connection, source, visible_from),
+            now=self._now(),
         )
 
-    def get(self, ids: Iterable[str], *, visible_from: Rung | None) -> FoundMemories:
+    @property
+    def expiry_is_due(self) -> bool:
+        """Whether something may have expired that stands in the file yet; asks no disk."""
+        return self._expiry.earliest <= self._now()
+
+    def destroy_expired(self, *, limit: int) -> DeleteOutcome:
+        """Destroy up to ``limit`` memories whose time is over, as `delete` would with what hangs on them;
+        ``expiry_is_due`` tells afterwards whether more are waiting.
+        """
+        now = self._now()
+        outcome = self._destruction.destroy(
+            None, lambda connection: destroying.named_by_expiry(connection, now, limit), now=now
+        )
+        self._expiry.refresh()
+        return outcome
+
+    def get(
+        self, ids: Iterable[str], *, visible_from: Rung | None, include_expired: bool = False
+    ) -> FoundMemories:
         """Memories by id, history included, as seen from a rung (None: from anywhere)."""
+        view = View(EVER if include_expired else self._now())
         with self._database.reading() as connection:
-            return reading.find(connection, ids, visible_from)
+            return reading.find(connection, ids, visible_from, view)
 
     def memory_by_ids(self, ids: Iterable[str]) -> dict[str, Memory]:
         """Id -> memory for those that exist. It asks nobody's leave: for ids that came out of an index."""
-        return {memory.id: memory for memory in self.get(ids, visible_from=None).memories}
+        found = self.get(ids, visible_from=None, include_expired=True)
+        return {memory.id: memory for memory in found.memories}
 
     def list_rung(
         self,
@@ -202,33 +234,39 @@ class TenantStore:
         after_token: str = "",
         include_history: bool = False,
         matching: Callable[[Memory], bool] | None = None,
+        as_of: datetime | None = None,
     ) -> MemoryPage:
         """A page of exactly this rung, oldest arrival first; ``matching`` filters without making pages short.
 
         Pages stay in step while others write: nothing comes twice, nothing that stays is left out.
+        ``as_of``: the rung as it stood at that moment, less what was destroyed since.
         """
+        view = View(self._now(), as_of, include_history)
         with self._database.reading() as connection:
             return reading.page(
-                connection,
-                rung,
-                limit=limit,
-                after_token=after_token,
-                include_history=include_history,
-                matching=matching,
+                connection, rung, view, limit=limit, after_token=after_token, matching=matching
             )
 
     def history(self, rung: Rung, key: str) -> History:
         """Every statement under a key of a rung, the newest event first. Raises InvalidInput for no key."""
         with self._database.reading() as connection:
-            return reading.read_history(connection, rung, key)
+            return reading.read_history(connection, rung, key, View(self._now(), include_history=True))
 
     def load_rung(self, rung: Rung) -> Iterator[IndexedMemory]:
-        """The current memories of a rung in order of arrival, streamed from one consistent state.
-
-        The state is that of the first ``next``. Close the iterator if you leave it early: it holds a reader.
+        """The current memories of a rung in order of arrival, in the state of the first ``next``. Close the
+        iterator if you leave it early: it holds a reader.
         """
         with self._database.reading() as connection:
             yield from reading.stream_current(connection, rung, dimension=self.dimension)
+
+    def load_rung_as_of(self, rung: Rung, moment: datetime) -> Iterator[IndexedMemory]:
+        """Like `load_rung`, the memories that were current at a moment, as they stood then. A memory counts
+        from the moment at which it was stored; what was destroyed or has expired since never comes back.
+        """
+        with self._database.reading() as connection:
+            yield from reading.stream_as_of(
+                connection, rung, View(self._now(), moment), dimension=self.dimension
+            )
 
     def counts(self) -> tuple[RungCount, ...]:
         """How many memories each rung holds, ordered by rung."""
@@ -241,11 +279,12 @@ class TenantStore:
             return reading.list_rungs(connection)
 
     def checkpoint(self) -> bool:
-        """Fold the write-ahead log into the file, waiting for nobody; True if it is empty now."""
-        done = self._database.checkpoint()
-        if done:
-            self._erasure_is_pending = False
-        return done
+        """Fold the log into the file, waiting for nobody; True if it is empty now."""
+        return self._erasure.checkpoint()
+
+    def back_up(self, folder: Path) -> Backup:
+        """Copy what stands now into a folder, while others write. Raises what `backup.back_up` raises."""
+        return back_up(self._database.path, folder, tenant_id=self.tenant_id, moment=self._clock())
 
     def check_integrity(self) -> None:
         """Read the whole file. Raises TenantQuarantined with the first fault that is found."""
@@ -256,45 +295,6 @@ class TenantStore:
         """Idempotent; later calls raise StorageUnavailable."""
         self._database.close()
 
-    def _destroy(self, request: Request | None, named_by: _NamedBy) -> DeleteOutcome:
-        """One destruction: the version stays if nothing was there to destroy."""
-        try:
-            outcome = self._destroy_once(request, named_by)
-        except StorageUnavailable:
-            outcome = self._destroy_in_reserve(request, named_by)
-        if outcome.deleted and not outcome.replayed:
-            self._erasure_is_pending = True
-            self._try_to_erase()
-        self._reserve.fill()
-        return outcome
-
-    def _destroy_in_reserve(self, request: Request | None, named_by: _NamedBy) -> DeleteOutcome:
-        """A second try, in the room of the reserve and of the log, which refused writes leave long."""
-        self._reserve.release()
-        self._try_to_erase()
-        try:
-            return self._destroy_once(request, named_by)
-        except StorageUnavailable:  # too much at once: keep the room for a smaller destruction
-            self._try_to_erase()
-            self._reserve.fill()
-            raise
-
-    def _destroy_once(self, request: Request | None, named_by: _NamedBy) -> DeleteOutcome:
-        with self._database.writing() as connection:
-            if request and (stored := request.stored_outcome(connection)) is not None:
-                return DeleteOutcome.replay(stored)
-            named = named_by(connection)
-            deleted = destroying.destroy(connection, named.numbers)
-            version = reading.read_version(connection)
-            if deleted:
-                version += 1
-                connection.execute("UPDATE meta SET version = ?", (version,))
-            outcome = DeleteOutcome(version, deleted, named.missing_ids)
-            if request:
-                request.store(connection, outcome.to_json(), now=int(self._clock() * 1_000_000))
-        return outcome
-
-    def _try_to_erase(self) -> None:
-        """The transaction before is durable: a disk that refuses now must not make it look failed."""
-        with suppress(StorageUnavailable):
-            self.checkpoint()
+    def _now(self) -> int:
+        """Unix microseconds."""
+        return int(self._clock() * 1_000_000)

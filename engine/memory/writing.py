@@ -1,6 +1,5 @@
 """Storing a batch of memories inside one transaction, superseding by key and event time."""
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,23 +11,26 @@ from precall.engine.memory.outcomes import RemovedMemory, WriteOutcome, WrittenM
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.rows import (
     CURRENT,
-    INDEXED_COLUMNS,
     SUPERSEDED,
-    decode_indexed_memory,
+    as_reloaded,
     decode_rung,
     digest,
     encode_memory,
     encode_rung,
+    fate_checksum,
 )
 
 _COLUMNS = (
     "id", "rung", "state", "kind", "pinned", "confidence", "importance", "event_time", "said_time",
     "valid_from", "valid_until", "expires_at", "created_at", "created_version", "superseded_version",
-    "tokens_given", "tokens_used", "key_digest", "conversation_digest", "uri_digest", "vector", "ballast",
-    "text", "key", "conversation_id", "turn_id", "uri", "derived_from", "questions", "metadata",
-    "said_checksum", "impact_terms", "impact_weights", "indexed_checksum",
+    "superseded_at", "fate_checksum", "tokens_given", "tokens_used", "key_digest", "conversation_digest",
+    "uri_digest", "vector", "ballast", "text", "key", "conversation_id", "turn_id", "uri", "derived_from",
+    "questions", "metadata", "said_checksum", "impact_terms", "impact_weights", "indexed_checksum",
 )  # fmt: skip
-_INSERT = f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES (:{', :'.join(_COLUMNS)})"
+_INSERT = (
+    f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES (:{', :'.join(_COLUMNS)}) "
+    "ON CONFLICT (id) DO NOTHING"
+)
 
 
 @dataclass(slots=True)
@@ -44,38 +46,26 @@ class BatchWriter:
 
     _rung_numbers: dict[Rung, int] = field(default_factory=dict)
     _states: dict[str, MemoryState] = field(default_factory=dict)
+    _current: dict[str, IndexedMemory] = field(default_factory=dict)
     _removed: list[RemovedMemory] = field(default_factory=list)
 
     def write(self, batch: Sequence[PreparedMemory]) -> WriteOutcome:
-        """Store the batch in its order, as if each memory had been written alone, under one version.
+        """Store the batch in its order, as if each memory had been written alone; the caller counts the
+        version, and undoes what was stored when this raises.
 
         Raises AlreadyExists for an id that is taken and NotFound for an origin that does not exist: what was
         derived from a deleted memory must not outlive it by arriving late.
         """
-        self._refuse_taken_ids(batch)
         superseded_ids = [self._store(position, prepared) for position, prepared in enumerate(batch)]
-        self.connection.execute("UPDATE meta SET version = ?", (self.version,))
         return WriteOutcome(
             version=self.version,
             written=tuple(
                 WrittenMemory(prepared.memory.id, self._states[prepared.memory.id], superseded)
                 for prepared, superseded in zip(batch, superseded_ids, strict=True)
             ),
-            added=self._added(),
+            added=tuple(self._current.values()),
             removed=tuple(self._removed),
         )
-
-    def _refuse_taken_ids(self, batch: Sequence[PreparedMemory]) -> None:
-        positions = {prepared.memory.id: position for position, prepared in enumerate(batch)}
-        taken = self.connection.execute(
-            "SELECT id FROM memories WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(positions)),),
-        )
-        first = min((positions[row[0]] for row in taken), default=None)
-        if first is not None:
-            raise AlreadyExists(
-                f"id {batch[first].memory.id!r} is taken: choose another, or supersede by a key"
-            ).at(first)
 
     def _store(self, position: int, prepared: PreparedMemory) -> tuple[str, ...]:
         """Insert one memory; the ids that it supersedes."""
@@ -84,20 +74,28 @@ class BatchWriter:
         standing = self._standing(rung, memory.key)
         event_time = to_unix_microseconds(memory.event_time)
         is_history = standing is not None and event_time < standing.event_time
+        # A clock that was set back must not let two statements of a key be current at one moment.
+        moment = self.now if standing is None else max(self.now, standing.created_at)
         superseded: tuple[str, ...] = ()
         if standing is not None and not is_history:
-            self._supersede(standing, memory.rung)
+            self._supersede(standing, memory.rung, moment)
             superseded = (standing.id,)
-        row = encode_memory(
+        columns = encode_memory(
             prepared,
             rung=rung,
             state=SUPERSEDED if is_history else CURRENT,
             version=self.version,
-            created_at=self.now,
+            created_at=moment,
         )
-        number = self.connection.execute(_INSERT, row).lastrowid
-        self._link_origins(position, prepared, number)
+        inserted = self.connection.execute(_INSERT, columns)
+        if not inserted.rowcount:
+            raise AlreadyExists(f"id {memory.id!r} is taken: choose another, or supersede by a key").at(
+                position
+            )
+        self._link_origins(position, prepared, inserted.lastrowid)
         self._states[memory.id] = MemoryState.SUPERSEDED if is_history else MemoryState.CURRENT
+        if not is_history:
+            self._current[memory.id] = as_reloaded(prepared, columns)
         return superseded
 
     def _standing(self, rung: int, key: str) -> "_Standing | None":
@@ -105,18 +103,21 @@ class BatchWriter:
         if not key:
             return None
         row = self.connection.execute(
-            "SELECT number, id, event_time FROM memories WHERE rung = ? AND key_digest = ? AND state = 0",
+            "SELECT number, id, event_time, created_at FROM memories "
+            "WHERE rung = ? AND key_digest = ? AND state = 0",
             (rung, digest(key)),
         ).fetchone()
         return _Standing(*row) if row else None
 
-    def _supersede(self, standing: "_Standing", rung: Rung) -> None:
+    def _supersede(self, standing: "_Standing", rung: Rung, moment: int) -> None:
         self.connection.execute(
-            "UPDATE memories SET state = 1, superseded_version = ? WHERE number = ?",
-            (self.version, standing.number),
+            "UPDATE memories SET state = 1, superseded_version = ?, superseded_at = ?, fate_checksum = ? "
+            "WHERE number = ?",
+            (self.version, moment, fate_checksum(SUPERSEDED, self.version, moment), standing.number),
         )
         if standing.id in self._states:
             self._states[standing.id] = MemoryState.SUPERSEDED
+            del self._current[standing.id]
         else:
             self._removed.append(RemovedMemory(standing.id, rung))
 
@@ -137,21 +138,16 @@ class BatchWriter:
     def _rung_number(self, rung: Rung) -> int:
         number = self._rung_numbers.get(rung)
         if number is None:
-            path = encode_rung(rung)
-            self.connection.execute("INSERT INTO rungs (path) VALUES (?) ON CONFLICT DO NOTHING", (path,))
-            row = self.connection.execute("SELECT number FROM rungs WHERE path = ?", (path,)).fetchone()
-            number = self._rung_numbers[rung] = int(row[0])
+            number = self._rung_numbers[rung] = self._stored_rung_number(encode_rung(rung))
         return number
 
-    def _added(self) -> tuple[IndexedMemory, ...]:
-        """Read back from the rows, so that live indexes and reloaded ones hold the same values."""
-        current = [identity for identity, state in self._states.items() if state is MemoryState.CURRENT]
-        rows = self.connection.execute(
-            f"SELECT {INDEXED_COLUMNS} FROM memories m JOIN rungs r ON r.number = m.rung "
-            "WHERE m.id IN (SELECT value FROM json_each(?)) ORDER BY m.number",
-            (json.dumps(current),),
-        )
-        return tuple(decode_indexed_memory(row, dimension=self.dimension) for row in rows)
+    def _stored_rung_number(self, path: str) -> int:
+        row = self.connection.execute("SELECT number FROM rungs WHERE path = ?", (path,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        number = self.connection.execute("INSERT INTO rungs (path) VALUES (?)", (path,)).lastrowid
+        assert number is not None, "an INSERT of a row has its number"
+        return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +155,4 @@ class _Standing:
     number: int
     id: str
     event_time: int
+    created_at: int

@@ -31,6 +31,7 @@ _CAUSES: Final = {
     ChangeCause.WRITTEN: anticipation_pb2.INVALIDATION_CAUSE_SUPERSEDED,
     ChangeCause.SUPERSEDED: anticipation_pb2.INVALIDATION_CAUSE_SUPERSEDED,
     ChangeCause.DELETED: anticipation_pb2.INVALIDATION_CAUSE_DELETED,
+    ChangeCause.EXPIRED: anticipation_pb2.INVALIDATION_CAUSE_EXPIRED,
 }
 
 
@@ -113,6 +114,7 @@ class EventMapper:
             version=coverage.version,
             predictor=coverage.predictor,
             coverage_id=coverage.id,
+            keyword_share=coverage.keyword_share,
         )
 
     def _vectors(self, rows: Sequence[np.ndarray[tuple[int], np.dtype[np.float16]]]) -> common_pb2.Vectors:
@@ -126,6 +128,7 @@ def _opened(opened: StreamOpened) -> anticipation_pb2.StreamOpened:
         model_fingerprint=opened.model_fingerprint,
         server_time=timestamp_of(opened.wall_time),
         maximum_age=duration(opened.maximum_age_seconds),
+        model_scripts=opened.model_scripts,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from precall.engine.errors import InvalidInput
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.memory import Memory, MemoryKind, MemoryState, NewMemory, Source
 from precall.proto import common_pb2
@@ -101,6 +102,13 @@ def memory_message(memory: Memory, ladder: Ladder) -> common_pb2.Memory:
     if memory.source != Source():
         message.source.CopyFrom(_source_message(memory.source))
     return message
+
+
+def kind_of(value: int, field: str) -> MemoryKind:
+    """One that is asked for, not left open. Raises InvalidInput."""
+    if value == common_pb2.MEMORY_KIND_UNSPECIFIED:
+        raise InvalidInput(f"{field} holds a kind that is unspecified: name one, or leave it out")
+    return enumerated(value, _KINDS, field)
 
 
 def state_message(state: MemoryState) -> common_pb2.MemoryState:

@@ -29,7 +29,6 @@ def require_supported_search(request: retrieval_pb2.SearchRequest) -> None:
     refuse_unsupported(
         {
             "mode ACCURATE": request.mode == retrieval_pb2.SEARCH_MODE_ACCURATE,
-            "filter": request.filter != common_pb2.Filter(),
             "as_of": request.HasField("as_of"),
         },
         "Search",

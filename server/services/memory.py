@@ -19,11 +19,12 @@ from precall.proto import common_pb2, memory_pb2
 from precall.proto.memory_pb2_grpc import MemoryServiceServicer
 from precall.server.auth import Principal
 from precall.server.call import current_call
+from precall.server.mapping.filters import filter_of, passes
 from precall.server.mapping.memories import memory_message, new_memory, source_of, state_message
 from precall.server.mapping.values import (
     count,
+    moment,
     optional_uuid,
-    refuse_unsupported,
     rung_of,
     stage_timings,
     uuid_list,
@@ -102,10 +103,8 @@ class MemoryService(MemoryServiceServicer):
     async def ListMemories(
         self, request: memory_pb2.ListMemoriesRequest, context: Context
     ) -> memory_pb2.ListMemoriesResponse:
-        refuse_unsupported(
-            {"filter": request.filter != common_pb2.Filter(), "as_of": request.HasField("as_of")},
-            "ListMemories",
-        )
+        asked = filter_of(request.filter)
+        as_of = moment(request.as_of, "as_of") if request.HasField("as_of") else None
         limit = count(request.page_size, "page_size", default=DEFAULT_PAGE)
         tenant, rung = await self._readable(request.scope)
         page = await asyncio.to_thread(
@@ -114,6 +113,8 @@ class MemoryService(MemoryServiceServicer):
             limit=limit,
             after_token=request.page_token,
             include_history=request.include_history,
+            matching=None if asked.is_empty else lambda memory: passes(memory, asked),
+            as_of=as_of,
         )
         return memory_pb2.ListMemoriesResponse(
             memories=[memory_message(memory, tenant.ladder) for memory in page.memories],
@@ -221,7 +222,7 @@ class MemoryService(MemoryServiceServicer):
 async def _require_deletable(principal: Principal, tenant: Tenant, ids: Sequence[str], rung: Rung) -> None:
     """A pinned key sees the rungs above its own, and must not destroy what stands there."""
     if principal.pinned is not None:
-        found = await asyncio.to_thread(tenant.store.get, ids, visible_from=rung)
+        found = await asyncio.to_thread(tenant.store.get, ids, visible_from=rung, include_expired=True)
         for memory in found.memories:
             principal.require_write(memory.rung)
 

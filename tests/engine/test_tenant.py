@@ -263,14 +263,14 @@ async def test_a_caller_that_hangs_up_splits_nothing(
         encode = FakeEncoder.encode
         monkeypatch.setattr(FakeEncoder, "encode", lambda self, texts: (stop_here(), encode(self, texts))[1])
     else:
-        store_write = tenant.store.write
+        store_write = tenant.store.write_group
 
         def slow_write(*arguments: Any, **named: Any) -> Any:
             outcome = store_write(*arguments, **named)
             stop_here()
             return outcome
 
-        monkeypatch.setattr(tenant.store, "write", slow_write)
+        monkeypatch.setattr(tenant.store, "write_group", slow_write)
     writing = asyncio.create_task(write(tenant, new("a", "pune")))
     await asyncio.wait_for(reached.wait(), 10)
     writing.cancel()
@@ -492,7 +492,7 @@ async def test_a_stored_vector_that_cannot_be_indexed_is_damage_and_no_fault_of_
         await found(engine, tenant, "pune")
 
 
-async def test_a_batch_is_analysed_beside_the_event_loop(
+async def test_a_batch_of_more_than_a_few_words_is_analysed_beside_the_event_loop(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
@@ -502,7 +502,9 @@ async def test_a_batch_is_analysed_beside_the_event_loop(
         return analyze(text)
 
     monkeypatch.setattr("precall.engine.preparing.analyze", noting)
-    await write(tenant, new("a", "pune"), new("b", "tea"))
+    await tenant.write(
+        [new("a", "pune " * 500), new("b", "tea")], [None, None], request_id=None, truncate=True
+    )
     assert len(threads) == 2 and threading.main_thread().name not in threads
 
 

@@ -147,4 +147,4 @@ def test_nobody_else_may_read_what_is_stored(registry: TenantRegistry, prepare: 
     folders = [registry.folder, registry.folder.parent]
     assert [oct(folder.stat().st_mode & 0o777) for folder in folders] == ["0o700", "0o700"]
     files = [path for path in registry.folder.iterdir() if path.name.startswith("acme")]
-    assert len(files) == 3 and {oct(path.stat().st_mode & 0o777) for path in files} == {"0o600"}
+    assert len(files) == 4 and {oct(path.stat().st_mode & 0o777) for path in files} == {"0o600"}

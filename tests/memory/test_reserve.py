@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from precall.engine.errors import StorageUnavailable
+from precall.engine.memory.destruction import Destruction
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.registry import TenantRegistry
 from precall.engine.memory.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
-from precall.engine.memory.store import TenantStore
 
 DANA = Rung(("acme", "dana"))
 
@@ -46,14 +46,14 @@ def test_a_destruction_that_the_disk_refuses_gets_the_reserve(
     with TenantRegistry(tmp_path) as registry:
         store = registry.create("t", ladder=Ladder(), model_fingerprint="f", dimension=8)
         store.write([prepare("m1"), prepare("m2")])
-        destroy_once = TenantStore._destroy_once
+        destroy_once = Destruction._destroy_once
 
-        def full(self: TenantStore, *arguments: Any) -> Any:
+        def full(self: Destruction, *arguments: Any) -> Any:
             if path.exists():
                 raise StorageUnavailable("the disk is full")
             return destroy_once(self, *arguments)
 
-        monkeypatch.setattr(TenantStore, "_destroy_once", full)
+        monkeypatch.setattr(Destruction, "_destroy_once", full)
         assert [deleted.id for deleted in store.delete(["m1"], visible_from=None).deleted] == ["m1"]
         assert path.exists(), "taken back for the next one"
         assert len(store.forget_scope(DANA).deleted) == 1

@@ -3,7 +3,9 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from precall.engine.errors import AlreadyExists
 from precall.engine.memory.ladder import Ladder, Rung
-from precall.engine.memory.memory import MemoryState, Source
+from precall.engine.memory.memory import Memory, MemoryState, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
@@ -30,7 +32,15 @@ class Statement:
     at: int
     conversation: str
     origins: tuple[str, ...]
-    current: bool = True
+    stored_at: int = 0
+    superseded_at: int | None = None
+
+    @property
+    def current(self) -> bool:
+        return self.superseded_at is None
+
+    def was_current_at(self, moment: int) -> bool:
+        return self.stored_at <= moment and (self.superseded_at is None or self.superseded_at > moment)
 
 
 @dataclass
@@ -40,15 +50,15 @@ class Model:
     statements: list[Statement] = field(default_factory=list)
     version: int = 0
 
-    def write(self, batch: list[Statement]) -> None:
+    def write(self, batch: list[Statement], moment: int) -> None:
         self.version += 1
-        for new in batch:
+        for new in (replace(each, stored_at=moment) for each in batch):
             for place, old in enumerate(self.statements):
                 if new.key and (old.rung, old.key, old.current) == (new.rung, new.key, True):
                     if new.at >= old.at:
-                        self.statements[place] = replace(old, current=False)
+                        self.statements[place] = replace(old, superseded_at=moment)
                     else:
-                        new = replace(new, current=False)
+                        new = replace(new, superseded_at=moment)
                     break
             self.statements.append(new)
 
@@ -74,10 +84,13 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.prepare = prepare
         self.path = new_folder() / "t.db"
-        self.store = TenantStore.create(
+        TenantStore.create(
             self.path, tenant_id="t", ladder=Ladder(), model_fingerprint="f", dimension=8
-        )
+        ).close()
         self.model = Model()
+        self.moment = 1_000_000_000
+        """Unix seconds; every write has its own."""
+        self.store = self.opened()
         self.followed: dict[str, Rung] = {}
         self.serial = 0
         self.again: list[Callable[[], WriteOutcome | DeleteOutcome]] = []
@@ -101,8 +114,9 @@ class StoreMachine(RuleBasedStateMachine):
         call = functools.partial(
             self.store_write, [self.prepared(item) for item in batch], request_id=f"r{self.serial}"
         )
+        self.moment += 1
         outcome = call()
-        self.model.write(batch)
+        self.model.write(batch, self.moment)
         self.again.append(call)
         states = {item.id: item.current for item in self.model.statements}
         assert [(item.id, item.state is MemoryState.CURRENT) for item in outcome.written] == [
@@ -152,7 +166,35 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.store.close()
-        self.store = TenantStore.open(self.path)
+        self.store = self.opened()
+
+    @rule(data=st.data(), rung=rungs)
+    def ask_how_it_stood(self, data: st.DataObject, rung: Rung) -> None:
+        moment = data.draw(st.integers(1_000_000_000, self.moment + 1))
+        when = datetime.fromtimestamp(moment, UTC)
+        stored = [item for item in self.model.statements if item.rung == rung and item.stored_at <= moment]
+        then = [item.id for item in stored if item.was_current_at(moment)]
+        assert [item.memory.id for item in self.store.load_rung_as_of(rung, when)] == then
+        assert [memory.id for memory in self.pages(rung, as_of=when)] == then
+        with_history = self.pages(rung, as_of=when, include_history=True)
+        assert [(memory.id, memory.state is MemoryState.CURRENT) for memory in with_history] == [
+            (item.id, item.was_current_at(moment)) for item in stored
+        ]
+
+    def pages(self, rung: Rung, **asked: Any) -> list[Memory]:
+        """All of them, two at a time."""
+        memories: list[Memory] = []
+        token = ""
+        while True:
+            page = self.store.list_rung(rung, limit=2, after_token=token, **asked)
+            memories += page.memories
+            token = page.next_token
+            if not token:
+                return memories
+            assert len(page.memories) == 2
+
+    def opened(self) -> TenantStore:
+        return TenantStore.open(self.path, clock=lambda: self.moment)
 
     @invariant()
     def store_holds_what_the_model_holds(self) -> None:
