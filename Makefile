@@ -34,6 +34,11 @@ help: ## This list
 	.venv-peers/bin/python -P -m pip install -q --disable-pip-version-check -r tools/peers-requirements.txt
 	touch $@
 
+.venv-index-peers/.installed: tools/index-peers-requirements.txt
+	test -x .venv-index-peers/bin/python || $(PYTHON) -m venv .venv-index-peers
+	.venv-index-peers/bin/python -P -m pip install -q --disable-pip-version-check -r tools/index-peers-requirements.txt
+	touch $@
+
 setup: .venv/.installed ## Create .venv with everything
 
 demo: .venv/.installed ## The main job on a short conversation; fails if a read at P75 takes 15 ms or more
@@ -65,4 +70,4 @@ env-report: .venv/.installed ## The machine and the versions that a measurement 
 	$(BIN)/python -P -m precall.bench.machine
 
 clean: ## Remove what was built; keeps nothing but the sources
-	rm -rf .venv .venv-proto .venv-vllm .venv-peers build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-proto .venv-vllm .venv-peers .venv-index-peers build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

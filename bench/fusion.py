@@ -18,19 +18,26 @@ from precall.engine.encoding.encoder import Encoder, TextRole
 from precall.engine.encoding.loading import load_default_encoder
 from precall.scoring import fusion
 from precall.scoring.keyword import KeywordIndex, document_impacts
+from precall.scoring.query_terms import QueryTerms
 from precall.scoring.terms import analyze
 
 FITTED_ON: Final = ("26", "30")
-HALVES: Final = (2.0, 4.0, 8.0, 16.0)
+HALVES: Final = (1.0, 2.0, 3.0, 4.0, 6.0)
+"""For each term of a question."""
+
 SHARES: Final = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestions:
-    """Raw scores of one conversation: ``dense``, ``keyword`` float32, shape (questions, memories)."""
+    """Raw scores of one conversation: ``dense``, ``keyword`` float32, shape (questions, memories).
+
+    ``terms``: distinct ones of each question, at least 1, float32, shape (questions, 1).
+    """
 
     dense: NDArray[np.float32]
     keyword: NDArray[np.float32]
+    terms: NDArray[np.float32]
     evidence: Sequence[Sequence[int]]
 
 
@@ -53,10 +60,12 @@ def score(encoder: Encoder, conversation: LocomoConversation) -> ScoredQuestions
     for text in texts:
         index.add(document_impacts(analyze(text)))
     statistics = index.statistics()
+    asked = [QueryTerms.of(question.question).terms for question in questions]
     return ScoredQuestions(
         dense=encode(encoder, [q.question for q in questions], TextRole.QUERY)
         @ encode(encoder, texts, TextRole.DOCUMENT).T,
-        keyword=np.stack([index.scores(statistics.weights(analyze(q.question))) for q in questions]),
+        keyword=np.stack([index.scores(statistics.weights(terms)) for terms in asked]),
+        terms=np.array([[max(len(terms), 1)] for terms in asked], np.float32),
         evidence=[[slots[dia_id] for dia_id in q.evidence] for q in questions],
     )
 
@@ -65,7 +74,7 @@ def recall_at_10(scored: Sequence[ScoredQuestions], *, half: float, share: float
     """Mean share of a question's evidence among the ten best by the fused score."""
     recalls = []
     for conversation in scored:
-        keyword = conversation.keyword / (conversation.keyword + half)
+        keyword = conversation.keyword / (conversation.keyword + half * conversation.terms)
         fused = (1 - share) * np.clip(conversation.dense, 0, 1) + share * keyword
         best = np.argsort(-fused, axis=1, kind="stable")[:, :10]
         recalls += [
@@ -88,7 +97,7 @@ def main() -> None:
         print(f"half {half:4.1f}  " + "  ".join(f"{s:.1f}: {grid[half, s]:.3f}" for s in SHARES))
     half, share = max(grid, key=lambda pair: grid[pair])
     print(f"chosen half {half}, share {share}: fitted {grid[half, share]:.3f}")
-    shipped = ("shipped", fusion.KEYWORD_HALF, fusion.KEYWORD_SHARE)
+    shipped = ("shipped", fusion.HALF_PER_TERM, fusion.KEYWORD_SHARE)
     for name, h, s in (shipped, ("chosen", half, share), ("dense", half, 0.0), ("keyword", half, 1.0)):
         print(f"held out, {name}: recall@10 {recall_at_10(held_out, half=h, share=s):.3f}")
 

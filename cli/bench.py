@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
-bench = typer.Typer(
-    name="bench", help="Measure what reads cost and whether they are right.", no_args_is_help=True
-)
+bench = typer.Typer(name="bench", help="Measure what reads and embeddings cost.", no_args_is_help=True)
 
 
 @bench.callback()
 def measurements() -> None:
-    """Measure what reads cost and whether they are right."""
+    """Measure what reads and embeddings cost."""
 
 
 @bench.command("reads")
@@ -61,3 +59,82 @@ def reads(
         )
     except (LocomoFormatError, ServerDied) as error:
         raise CommandFailed(str(error)) from error
+
+
+@bench.command("embed")
+def embed(
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Folder with locomo/, scifact/ and traces/; what is missing is made up or left out."
+        ),
+    ],
+    peer_python: Annotated[
+        Path | None,
+        typer.Option(help="Python of an environment with infinity-emb: make .venv-peers/.installed."),
+    ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="PARTS", help="Some of throughput,lone,trace,classes.")
+    ] = "throughput,lone,trace,classes",
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Append the figures to this table of results.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer texts and rounds; rougher figures.")] = False,
+) -> None:
+    """Measure the embedding engine beside sentence-transformers, torch and infinity-emb, and under load."""
+    from precall.bench import embed as run
+    from precall.bench.azure_trace import TraceFormatError
+    from precall.bench.embed_peers import PeerFailed
+    from precall.bench.locomo import LocomoFormatError
+    from precall.bench.server_process import ServerDied
+    from precall.cli.failure import CommandFailed
+
+    try:
+        parts = tuple(run.Part(name.strip()) for name in only.split(","))
+    except ValueError:
+        known = ", ".join(part.value for part in run.Part)
+        raise typer.BadParameter(f"{only}: the parts are {known}", param_hint="--only") from None
+    chosen = (run.EmbedRun.quick if quick else run.EmbedRun)(data, parts, peer_python)
+    try:
+        run.main(chosen, json_path=as_json, csv_path=csv)
+    except (LocomoFormatError, TraceFormatError, PeerFailed, ServerDied) as error:
+        raise CommandFailed(str(error)) from error
+
+
+@bench.command("index")
+def index(
+    peer_python: Annotated[
+        Path | None,
+        typer.Option(help="Python of an environment with the peers: make .venv-index-peers/.installed."),
+    ] = None,
+    sizes: Annotated[
+        list[int] | None, typer.Option("--size", min=1, help="Memories in the index; may be repeated.")
+    ] = None,
+    dimensions: Annotated[
+        list[int] | None, typer.Option("--dimension", min=8, help="Of the vectors; may be repeated.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Append the figures to this table of results.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small indexes, few searches.")] = False,
+) -> None:
+    """Measure indexes of growing size: writes, searches beside bare FAISS, recall, memory."""
+    from dataclasses import replace
+
+    from precall.bench import index as run
+    from precall.bench.index_peers import PeersFailed
+    from precall.cli.failure import CommandFailed
+
+    asked = run.QUICK if quick else run.IndexBench()
+    asked = replace(
+        asked,
+        sizes=tuple(sizes or asked.sizes),
+        dimensions=tuple(dimensions or asked.dimensions),
+        peers_python=peer_python,
+        peer_sizes=(1_000,) if quick else asked.peer_sizes,
+    )
+    try:
+        kept = run.main(asked, csv)
+    except PeersFailed as error:
+        raise CommandFailed(str(error)) from error
+    if not kept:
+        raise CommandFailed("a target was missed: see the verdicts above, and measure on a quiet machine")

@@ -1,7 +1,7 @@
 """What one session holds of the server's memories, and what it may conclude from them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,9 @@ from precall.client.rungs import Rung
 from precall.proto import anticipation_pb2
 from precall.scoring import coverage, ranking
 from precall.scoring.coverage import Coverage, Decision
+from precall.scoring.fusion import Fusion, keyword_share
 from precall.scoring.keyword import Statistics
+from precall.scoring.query_terms import QueryTerms
 from precall.scoring.ranking import RankingWeights
 
 MAX_COVERAGES: Final = 64
@@ -49,6 +51,8 @@ class SessionCache:
         self._max_bytes = max_bytes
         self._fingerprint = ""
         self._maximum_age = float("inf")
+        self._scripts: Collection[str] = ()
+        self._scores_alike = True
         self.clear()
 
     @property
@@ -85,9 +89,22 @@ class SessionCache:
         """Ladder levels of which the cache holds every memory."""
         return tuple(name for name, rung in self._rungs.items() if rung.complete)
 
-    def adopt(self, *, fingerprint: str, maximum_age: float) -> None:
-        """Drop everything and expect items of this model, each for at most ``maximum_age`` seconds."""
+    def adopt(
+        self,
+        *,
+        fingerprint: str,
+        maximum_age: float,
+        scripts: Collection[str] = (),
+        scores_alike: bool = True,
+    ) -> None:
+        """Drop everything and expect items of this model, each for at most ``maximum_age`` seconds.
+
+        ``scripts``: those that the model reads; empty: all. ``scores_alike``: whether the server ranks by the
+        formulas of this client; if not, every lookup is a MISS.
+        """
         self.clear()
+        self._scripts = scripts
+        self._scores_alike = scores_alike
         self._fingerprint = fingerprint
         self._maximum_age = maximum_age
 
@@ -148,7 +165,7 @@ class SessionCache:
     def lookup(
         self,
         query_vector: NDArray[np.float32] | None,
-        query_terms: Sequence[str],
+        query: QueryTerms,
         *,
         limit: int,
         now: float,
@@ -158,23 +175,24 @@ class SessionCache:
         """The best ``limit`` held items for a query, ranked as the server ranks, and the decision.
 
         query_vector: float32 unit vector of shape ``(dimension,)``; None: keywords alone, decided MISS.
-        now: the server's Unix seconds. elapsed: ``Clock.elapsed``.
+        now: the server's Unix seconds. elapsed: ``Clock.elapsed``. weights: their fusion is set here.
         """
         self._drop_aged(elapsed)
         if query_vector is not None and self._items.dimension not in (0, len(query_vector)):
             query_vector = None
-        statistics = self.statistics(query_terms)
-        candidates = self._items.candidates(query_vector, statistics.weights(query_terms))
+        weights = weights.fused(Fusion.of(query.terms, keyword_share(query, self._scripts)))
+        statistics = self.statistics(query.terms)
+        candidates = self._items.candidates(query_vector, statistics.weights(query.terms))
         ranked = ranking.rank(candidates, weights, now=now, limit=limit)
         found = tuple(FoundItem(self._items[candidates.ids[each.row]], each) for each in ranked)
-        if query_vector is None or not self.current:
+        if query_vector is None or not self.current or not self._scores_alike:
             return Lookup(Decision.MISS, found)
         if all(rung.complete for rung in self._rungs.values()):
             return Lookup(Decision.COMPLETE, found)
         totals = [each.total for each in ranked]
         coverages = list(self._coverages.values())
         decision = coverage.judge(
-            query_vector, query_terms, totals, coverages, statistics, weights, limit=limit
+            query_vector, query.terms, totals, coverages, statistics, weights, limit=limit
         )
         return Lookup(decision, found)
 
@@ -265,7 +283,11 @@ class SessionCache:
         if not self._fits(vector):
             raise ValueError("the coverage's vector has another dimension than the items")
         self._coverages.pop(message.coverage_id, None)
-        self._coverages[message.coverage_id] = Coverage(vector, frozenset(message.query_terms), message.floor)
+        if not 0 < message.keyword_share <= 1:  # NaN fails this too
+            raise ValueError(f"the coverage's keyword share is {message.keyword_share}")
+        self._coverages[message.coverage_id] = Coverage(
+            vector, frozenset(message.query_terms), message.floor, message.keyword_share
+        )
         while len(self._coverages) > MAX_COVERAGES:
             del self._coverages[next(iter(self._coverages))]
 

@@ -13,6 +13,7 @@ from precall.client.errors import AlreadyExists, InvalidScope, VersionNotReached
 from precall.client.memory import Forgotten, ForgottenScope, Memory, MemoryDraft, Written
 from precall.client.read import ReadItem, SearchResult
 from precall.scoring import keyword, ranking, terms
+from precall.scoring.fusion import Fusion
 from precall.scoring.keyword import KeywordIndex
 from precall.scoring.ranking import Candidates, RankingWeights
 
@@ -176,7 +177,9 @@ class FakeStore:
             convert.moment_to_wire(as_of, name="as_of")
         visible = self.visible(scope)
         now = as_of or datetime.now(UTC)
-        ranked = ranking.rank(_candidates(visible, query), RankingWeights(), now=now.timestamp(), limit=limit)
+        query_terms = terms.analyze(query)
+        weights = RankingWeights().fused(Fusion.of(query_terms))
+        ranked = ranking.rank(_candidates(visible, query_terms), weights, now=now.timestamp(), limit=limit)
         items = tuple(
             ReadItem(
                 memory=visible[each.row],
@@ -194,11 +197,10 @@ def _visible(memory: Memory, reader: Mapping[str, str]) -> bool:
     return memory.scope.items() <= reader.items()
 
 
-def _candidates(memories: Sequence[Memory], query: str) -> Candidates:
+def _candidates(memories: Sequence[Memory], query_terms: Sequence[str]) -> Candidates:
     index = KeywordIndex()
     for memory in memories:
         index.add(keyword.document_impacts(terms.analyze(memory.text)))
-    query_terms = terms.analyze(query)
     return Candidates(
         ids=[memory.id for memory in memories],
         dense=np.zeros(len(memories), np.float32),

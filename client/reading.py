@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -32,7 +31,7 @@ from precall.client.read import Read, ReadDecision, ReadItem, ReadSource, Search
 from precall.client.subscription import Subscription
 from precall.client.transport import Transport
 from precall.proto import common_pb2, retrieval_pb2
-from precall.scoring import terms
+from precall.scoring.query_terms import QueryTerms
 from precall.scoring.ranking import RankingWeights
 
 _log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class Encoded:
 
     vector: NDArray[np.float32] | None
     model_fingerprint: str
-    terms: Sequence[str]
+    terms: QueryTerms
     truncated: bool
     seconds: float
 
@@ -127,7 +126,7 @@ class Reader:
 
     async def _encode(self, query: str) -> Encoded:
         started = self._clock.elapsed()
-        query_terms = terms.analyze(query)
+        query_terms = QueryTerms.of(query)
         encoder = self._encoders.encoder
         if encoder is None:
             return Encoded(None, "", query_terms, False, 0.0)

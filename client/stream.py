@@ -1,6 +1,7 @@
 """One connection of the Watch stream, as the sessions see it."""
 
 import asyncio
+import logging
 from collections import deque
 from typing import Final
 
@@ -8,6 +9,9 @@ from precall.client import convert
 from precall.client.clock import Clock
 from precall.client.lease import Lease
 from precall.proto import anticipation_pb2
+from precall.scoring.version import SCORING_VERSION
+
+_log = logging.getLogger(__name__)
 
 SILENT_INTERVALS: Final = 3
 """Heartbeats missed in a row before the stream counts as lost."""
@@ -24,6 +28,15 @@ class Stream:
     def __init__(self, stream_id: str, opened: anticipation_pb2.StreamOpened, *, clock: Clock) -> None:
         self.stream_id = stream_id
         self.model_fingerprint = opened.model_fingerprint
+        self.model_scripts = tuple(opened.model_scripts)
+        self.scores_alike = opened.scoring_version == SCORING_VERSION
+        if not self.scores_alike:
+            _log.warning(
+                "server and client rank by different formulas (%d here, %d there), so the cache answers no "
+                "read by itself: install the client that fits the server",
+                SCORING_VERSION,
+                opened.scoring_version,
+            )
         self.heartbeat_seconds = convert.seconds_from_wire(opened.heartbeat_interval) or 1.0
         self.maximum_age = (
             convert.seconds_from_wire(opened.maximum_age) if opened.HasField("maximum_age") else float("inf")

@@ -167,7 +167,12 @@ class Subscription:
 
     def pushed(self, stream: Stream, push: anticipation_pb2.Push) -> None:
         if push.reset and self._source is not stream:
-            self.cache.adopt(fingerprint=stream.model_fingerprint, maximum_age=stream.maximum_age)
+            self.cache.adopt(
+                fingerprint=stream.model_fingerprint,
+                maximum_age=stream.maximum_age,
+                scripts=stream.model_scripts,
+                scores_alike=stream.scores_alike,
+            )
             self._source = stream
         elif self._source is not stream:
             _log.warning("a push was ignored: it is a difference to something this session does not hold")

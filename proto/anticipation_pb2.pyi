@@ -87,18 +87,22 @@ class WatchEvent(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., confirm: bool = ..., opened: _Optional[_Union[StreamOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., invalidation: _Optional[_Union[Invalidation, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., session_ended: _Optional[_Union[SessionEnded, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ...) -> None: ...
 
 class StreamOpened(_message.Message):
-    __slots__ = ("heartbeat_interval", "lease", "model_fingerprint", "server_time", "maximum_age")
+    __slots__ = ("heartbeat_interval", "lease", "model_fingerprint", "server_time", "maximum_age", "model_scripts", "scoring_version")
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     MAXIMUM_AGE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_SCRIPTS_FIELD_NUMBER: _ClassVar[int]
+    SCORING_VERSION_FIELD_NUMBER: _ClassVar[int]
     heartbeat_interval: _duration_pb2.Duration
     lease: _duration_pb2.Duration
     model_fingerprint: str
     server_time: _timestamp_pb2.Timestamp
     maximum_age: _duration_pb2.Duration
-    def __init__(self, heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., server_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., maximum_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    model_scripts: _containers.RepeatedScalarFieldContainer[str]
+    scoring_version: int
+    def __init__(self, heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., server_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., maximum_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., model_scripts: _Optional[_Iterable[str]] = ..., scoring_version: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("version", "server_time")
@@ -167,20 +171,22 @@ class PushedItem(_message.Message):
     def __init__(self, memory: _Optional[_Union[_common_pb2.Memory, _Mapping]] = ..., rung: _Optional[str] = ..., impacts: _Optional[_Union[_common_pb2.KeywordImpacts, _Mapping]] = ..., predictor: _Optional[str] = ..., vector_codes: _Optional[bytes] = ...) -> None: ...
 
 class Coverage(_message.Message):
-    __slots__ = ("query_vector", "query_terms", "floor", "version", "predictor", "coverage_id")
+    __slots__ = ("query_vector", "query_terms", "floor", "version", "predictor", "coverage_id", "keyword_share")
     QUERY_VECTOR_FIELD_NUMBER: _ClassVar[int]
     QUERY_TERMS_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PREDICTOR_FIELD_NUMBER: _ClassVar[int]
     COVERAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_SHARE_FIELD_NUMBER: _ClassVar[int]
     query_vector: _common_pb2.Vectors
     query_terms: _containers.RepeatedScalarFieldContainer[str]
     floor: float
     version: int
     predictor: str
     coverage_id: int
-    def __init__(self, query_vector: _Optional[_Union[_common_pb2.Vectors, _Mapping]] = ..., query_terms: _Optional[_Iterable[str]] = ..., floor: _Optional[float] = ..., version: _Optional[int] = ..., predictor: _Optional[str] = ..., coverage_id: _Optional[int] = ...) -> None: ...
+    keyword_share: float
+    def __init__(self, query_vector: _Optional[_Union[_common_pb2.Vectors, _Mapping]] = ..., query_terms: _Optional[_Iterable[str]] = ..., floor: _Optional[float] = ..., version: _Optional[int] = ..., predictor: _Optional[str] = ..., coverage_id: _Optional[int] = ..., keyword_share: _Optional[float] = ...) -> None: ...
 
 class RungClaim(_message.Message):
     __slots__ = ("rung", "complete", "memories", "statistics")

@@ -25,21 +25,21 @@ _sym_db = _symbol_database.Default()
 from precall.proto import common_pb2 as precall_dot_proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dprecall/proto/embedding.proto\x12\nprecall.v1\x1a\x1aprecall/proto/common.proto\"\xeb\x01\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\"\n\x04role\x18\x02 \x01(\x0e\x32\x14.precall.v1.TextRole\x12\x13\n\x0binstruction\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12(\n\x06\x66ormat\x18\x05 \x01(\x0e\x32\x18.precall.v1.VectorFormat\x12\x10\n\x08truncate\x18\x06 \x01(\x08\x12)\n\nwork_class\x18\x07 \x01(\x0e\x32\x15.precall.v1.WorkClass\x12\x19\n\x11model_fingerprint\x18\x08 \x01(\t\"\xad\x01\n\rEmbedResponse\x12$\n\x07vectors\x18\x01 \x01(\x0b\x32\x13.precall.v1.Vectors\x12%\n\x05usage\x18\x02 \x03(\x0b\x32\x16.precall.v1.TokenUsage\x12%\n\x06\x65rrors\x18\x03 \x03(\x0b\x32\x15.precall.v1.ItemError\x12(\n\x07timings\x18\x04 \x03(\x0b\x32\x17.precall.v1.StageTiming\"s\n\rRerankRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tdocuments\x18\x02 \x03(\t\x12\x13\n\x0binstruction\x18\x03 \x01(\t\x12\x10\n\x08truncate\x18\x04 \x01(\x08\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\"\xb3\x01\n\x0eRerankResponse\x12\x0e\n\x06scores\x18\x01 \x01(\x0c\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12%\n\x05usage\x18\x03 \x03(\x0b\x32\x16.precall.v1.TokenUsage\x12%\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x15.precall.v1.ItemError\x12(\n\x07timings\x18\x05 \x03(\x0b\x32\x17.precall.v1.StageTiming\"\x11\n\x0fGetModelRequest\"\x98\x02\n\tModelCard\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x16\n\x0eweights_sha256\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x12\n\nmax_tokens\x18\x05 \x01(\r\x12$\n\x07pooling\x18\x06 \x01(\x0e\x32\x13.precall.v1.Pooling\x12\x12\n\nnormalized\x18\x07 \x01(\x08\x12\x14\n\x0cquery_prompt\x18\x08 \x01(\t\x12\x17\n\x0f\x64ocument_prompt\x18\t \x01(\t\x12\x1d\n\x15matryoshka_dimensions\x18\n \x03(\r\x12\x13\n\x0b\x66ingerprint\x18\x0b \x01(\t\x12\x0f\n\x07runtime\x18\x0c \x01(\t\"4\n\x17GetClientEncoderRequest\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\"f\n\x12\x43lientEncoderChunk\x12\x35\n\x08manifest\x18\x01 \x01(\x0b\x32!.precall.v1.ClientEncoderManifestH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07\x63ontent\"\xfe\x01\n\x15\x43lientEncoderManifest\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\x12\x1b\n\x13\x65ncoder_fingerprint\x18\x02 \x01(\t\x12/\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x1f.precall.v1.ClientEncoderFormat\x12,\n\x05\x66iles\x18\x04 \x03(\x0b\x32\x1d.precall.v1.ClientEncoderFile\x12\x11\n\tdimension\x18\x05 \x01(\r\x12\x12\n\nmax_tokens\x18\x06 \x01(\r\x12\x14\n\x0cquery_prompt\x18\x07 \x01(\t\x12\x11\n\tagreement\x18\x08 \x01(\x02\"E\n\x11\x43lientEncoderFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t*R\n\x08TextRole\x12\x19\n\x15TEXT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n\x0fTEXT_ROLE_QUERY\x10\x01\x12\x16\n\x12TEXT_ROLE_DOCUMENT\x10\x02*t\n\tWorkClass\x12\x1a\n\x16WORK_CLASS_UNSPECIFIED\x10\x00\x12\x1b\n\x17WORK_CLASS_CONVERSATION\x10\x01\x12\x17\n\x13WORK_CLASS_PREFETCH\x10\x02\x12\x15\n\x11WORK_CLASS_INGEST\x10\x03*]\n\x07Pooling\x12\x17\n\x13POOLING_UNSPECIFIED\x10\x00\x12\x10\n\x0cPOOLING_MEAN\x10\x01\x12\x16\n\x12POOLING_LAST_TOKEN\x10\x02\x12\x0f\n\x0bPOOLING_CLS\x10\x03*\xaa\x01\n\x13\x43lientEncoderFormat\x12%\n!CLIENT_ENCODER_FORMAT_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43LIENT_ENCODER_FORMAT_ONNX\x10\x01\x12%\n!CLIENT_ENCODER_FORMAT_TOKEN_TABLE\x10\x02\x12%\n!CLIENT_ENCODER_FORMAT_LEARNED_MAP\x10\x03\x32\xac\x02\n\x10\x45mbeddingService\x12<\n\x05\x45mbed\x12\x18.precall.v1.EmbedRequest\x1a\x19.precall.v1.EmbedResponse\x12?\n\x06Rerank\x12\x19.precall.v1.RerankRequest\x1a\x1a.precall.v1.RerankResponse\x12>\n\x08GetModel\x12\x1b.precall.v1.GetModelRequest\x1a\x15.precall.v1.ModelCard\x12Y\n\x10GetClientEncoder\x12#.precall.v1.GetClientEncoderRequest\x1a\x1e.precall.v1.ClientEncoderChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dprecall/proto/embedding.proto\x12\nprecall.v1\x1a\x1aprecall/proto/common.proto\"\xeb\x01\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\"\n\x04role\x18\x02 \x01(\x0e\x32\x14.precall.v1.TextRole\x12\x13\n\x0binstruction\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12(\n\x06\x66ormat\x18\x05 \x01(\x0e\x32\x18.precall.v1.VectorFormat\x12\x10\n\x08truncate\x18\x06 \x01(\x08\x12)\n\nwork_class\x18\x07 \x01(\x0e\x32\x15.precall.v1.WorkClass\x12\x19\n\x11model_fingerprint\x18\x08 \x01(\t\"\xad\x01\n\rEmbedResponse\x12$\n\x07vectors\x18\x01 \x01(\x0b\x32\x13.precall.v1.Vectors\x12%\n\x05usage\x18\x02 \x03(\x0b\x32\x16.precall.v1.TokenUsage\x12%\n\x06\x65rrors\x18\x03 \x03(\x0b\x32\x15.precall.v1.ItemError\x12(\n\x07timings\x18\x04 \x03(\x0b\x32\x17.precall.v1.StageTiming\"s\n\rRerankRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tdocuments\x18\x02 \x03(\t\x12\x13\n\x0binstruction\x18\x03 \x01(\t\x12\x10\n\x08truncate\x18\x04 \x01(\x08\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\"\xb3\x01\n\x0eRerankResponse\x12\x0e\n\x06scores\x18\x01 \x01(\x0c\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12%\n\x05usage\x18\x03 \x03(\x0b\x32\x16.precall.v1.TokenUsage\x12%\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x15.precall.v1.ItemError\x12(\n\x07timings\x18\x05 \x03(\x0b\x32\x17.precall.v1.StageTiming\"\x11\n\x0fGetModelRequest\"\xa9\x02\n\tModelCard\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x16\n\x0eweights_sha256\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x12\n\nmax_tokens\x18\x05 \x01(\r\x12$\n\x07pooling\x18\x06 \x01(\x0e\x32\x13.precall.v1.Pooling\x12\x12\n\nnormalized\x18\x07 \x01(\x08\x12\x14\n\x0cquery_prompt\x18\x08 \x01(\t\x12\x17\n\x0f\x64ocument_prompt\x18\t \x01(\t\x12\x1d\n\x15matryoshka_dimensions\x18\n \x03(\r\x12\x13\n\x0b\x66ingerprint\x18\x0b \x01(\t\x12\x0f\n\x07runtime\x18\x0c \x01(\t\x12\x0f\n\x07scripts\x18\r \x03(\t\"4\n\x17GetClientEncoderRequest\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\"f\n\x12\x43lientEncoderChunk\x12\x35\n\x08manifest\x18\x01 \x01(\x0b\x32!.precall.v1.ClientEncoderManifestH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07\x63ontent\"\xfe\x01\n\x15\x43lientEncoderManifest\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\x12\x1b\n\x13\x65ncoder_fingerprint\x18\x02 \x01(\t\x12/\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x1f.precall.v1.ClientEncoderFormat\x12,\n\x05\x66iles\x18\x04 \x03(\x0b\x32\x1d.precall.v1.ClientEncoderFile\x12\x11\n\tdimension\x18\x05 \x01(\r\x12\x12\n\nmax_tokens\x18\x06 \x01(\r\x12\x14\n\x0cquery_prompt\x18\x07 \x01(\t\x12\x11\n\tagreement\x18\x08 \x01(\x02\"E\n\x11\x43lientEncoderFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t*R\n\x08TextRole\x12\x19\n\x15TEXT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n\x0fTEXT_ROLE_QUERY\x10\x01\x12\x16\n\x12TEXT_ROLE_DOCUMENT\x10\x02*t\n\tWorkClass\x12\x1a\n\x16WORK_CLASS_UNSPECIFIED\x10\x00\x12\x1b\n\x17WORK_CLASS_CONVERSATION\x10\x01\x12\x17\n\x13WORK_CLASS_PREFETCH\x10\x02\x12\x15\n\x11WORK_CLASS_INGEST\x10\x03*]\n\x07Pooling\x12\x17\n\x13POOLING_UNSPECIFIED\x10\x00\x12\x10\n\x0cPOOLING_MEAN\x10\x01\x12\x16\n\x12POOLING_LAST_TOKEN\x10\x02\x12\x0f\n\x0bPOOLING_CLS\x10\x03*\xaa\x01\n\x13\x43lientEncoderFormat\x12%\n!CLIENT_ENCODER_FORMAT_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43LIENT_ENCODER_FORMAT_ONNX\x10\x01\x12%\n!CLIENT_ENCODER_FORMAT_TOKEN_TABLE\x10\x02\x12%\n!CLIENT_ENCODER_FORMAT_LEARNED_MAP\x10\x03\x32\xac\x02\n\x10\x45mbeddingService\x12<\n\x05\x45mbed\x12\x18.precall.v1.EmbedRequest\x1a\x19.precall.v1.EmbedResponse\x12?\n\x06Rerank\x12\x19.precall.v1.RerankRequest\x1a\x1a.precall.v1.RerankResponse\x12>\n\x08GetModel\x12\x1b.precall.v1.GetModelRequest\x1a\x15.precall.v1.ModelCard\x12Y\n\x10GetClientEncoder\x12#.precall.v1.GetClientEncoderRequest\x1a\x1e.precall.v1.ClientEncoderChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'precall.proto.embedding_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TEXTROLE']._serialized_start=1574
-  _globals['_TEXTROLE']._serialized_end=1656
-  _globals['_WORKCLASS']._serialized_start=1658
-  _globals['_WORKCLASS']._serialized_end=1774
-  _globals['_POOLING']._serialized_start=1776
-  _globals['_POOLING']._serialized_end=1869
-  _globals['_CLIENTENCODERFORMAT']._serialized_start=1872
-  _globals['_CLIENTENCODERFORMAT']._serialized_end=2042
+  _globals['_TEXTROLE']._serialized_start=1591
+  _globals['_TEXTROLE']._serialized_end=1673
+  _globals['_WORKCLASS']._serialized_start=1675
+  _globals['_WORKCLASS']._serialized_end=1791
+  _globals['_POOLING']._serialized_start=1793
+  _globals['_POOLING']._serialized_end=1886
+  _globals['_CLIENTENCODERFORMAT']._serialized_start=1889
+  _globals['_CLIENTENCODERFORMAT']._serialized_end=2059
   _globals['_EMBEDREQUEST']._serialized_start=74
   _globals['_EMBEDREQUEST']._serialized_end=309
   _globals['_EMBEDRESPONSE']._serialized_start=312
@@ -51,15 +51,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMODELREQUEST']._serialized_start=786
   _globals['_GETMODELREQUEST']._serialized_end=803
   _globals['_MODELCARD']._serialized_start=806
-  _globals['_MODELCARD']._serialized_end=1086
-  _globals['_GETCLIENTENCODERREQUEST']._serialized_start=1088
-  _globals['_GETCLIENTENCODERREQUEST']._serialized_end=1140
-  _globals['_CLIENTENCODERCHUNK']._serialized_start=1142
-  _globals['_CLIENTENCODERCHUNK']._serialized_end=1244
-  _globals['_CLIENTENCODERMANIFEST']._serialized_start=1247
-  _globals['_CLIENTENCODERMANIFEST']._serialized_end=1501
-  _globals['_CLIENTENCODERFILE']._serialized_start=1503
-  _globals['_CLIENTENCODERFILE']._serialized_end=1572
-  _globals['_EMBEDDINGSERVICE']._serialized_start=2045
-  _globals['_EMBEDDINGSERVICE']._serialized_end=2345
+  _globals['_MODELCARD']._serialized_end=1103
+  _globals['_GETCLIENTENCODERREQUEST']._serialized_start=1105
+  _globals['_GETCLIENTENCODERREQUEST']._serialized_end=1157
+  _globals['_CLIENTENCODERCHUNK']._serialized_start=1159
+  _globals['_CLIENTENCODERCHUNK']._serialized_end=1261
+  _globals['_CLIENTENCODERMANIFEST']._serialized_start=1264
+  _globals['_CLIENTENCODERMANIFEST']._serialized_end=1518
+  _globals['_CLIENTENCODERFILE']._serialized_start=1520
+  _globals['_CLIENTENCODERFILE']._serialized_end=1589
+  _globals['_EMBEDDINGSERVICE']._serialized_start=2062
+  _globals['_EMBEDDINGSERVICE']._serialized_end=2362
 # @@protoc_insertion_point(module_scope)

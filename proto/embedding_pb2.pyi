@@ -115,7 +115,7 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ModelCard(_message.Message):
-    __slots__ = ("name", "revision", "weights_sha256", "dimension", "max_tokens", "pooling", "normalized", "query_prompt", "document_prompt", "matryoshka_dimensions", "fingerprint", "runtime")
+    __slots__ = ("name", "revision", "weights_sha256", "dimension", "max_tokens", "pooling", "normalized", "query_prompt", "document_prompt", "matryoshka_dimensions", "fingerprint", "runtime", "scripts")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_SHA256_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,7 @@ class ModelCard(_message.Message):
     MATRYOSHKA_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    SCRIPTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     revision: str
     weights_sha256: str
@@ -140,7 +141,8 @@ class ModelCard(_message.Message):
     matryoshka_dimensions: _containers.RepeatedScalarFieldContainer[int]
     fingerprint: str
     runtime: str
-    def __init__(self, name: _Optional[str] = ..., revision: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., dimension: _Optional[int] = ..., max_tokens: _Optional[int] = ..., pooling: _Optional[_Union[Pooling, str]] = ..., normalized: bool = ..., query_prompt: _Optional[str] = ..., document_prompt: _Optional[str] = ..., matryoshka_dimensions: _Optional[_Iterable[int]] = ..., fingerprint: _Optional[str] = ..., runtime: _Optional[str] = ...) -> None: ...
+    scripts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., revision: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., dimension: _Optional[int] = ..., max_tokens: _Optional[int] = ..., pooling: _Optional[_Union[Pooling, str]] = ..., normalized: bool = ..., query_prompt: _Optional[str] = ..., document_prompt: _Optional[str] = ..., matryoshka_dimensions: _Optional[_Iterable[int]] = ..., fingerprint: _Optional[str] = ..., runtime: _Optional[str] = ..., scripts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetClientEncoderRequest(_message.Message):
     __slots__ = ("model_fingerprint",)

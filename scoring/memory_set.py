@@ -136,13 +136,36 @@ class MemorySet:
         if slots is None:
             dense = _cosines(self.vectors, query_vector)
             return self._columns(self.ids, slice(len(self)), dense, keyword)
+        return self.chosen(slots, query_vector, keyword[slots])
+
+    def chosen(
+        self, slots: NDArray[np.integer], query_vector: NDArray[np.float32], keyword: NDArray[np.float32]
+    ) -> Candidates:
+        """The given rows, whose keyword scores are known already."""
         dense = _cosines(self._vectors[slots], query_vector)
-        return self._columns([self.ids[slot] for slot in slots.tolist()], slots, dense, keyword[slots])
+        return self._columns([self.ids[slot] for slot in slots.tolist()], slots, dense, keyword)
 
     def without_dense(self, term_weights: Mapping[str, float]) -> Candidates:
         """All rows, scored by keywords alone: ``dense`` is 0. The columns are views."""
         dense = np.zeros(len(self), np.float32)
         return self._columns(self.ids, slice(len(self)), dense, self.keywords.scores(term_weights))
+
+    @property
+    def importance(self) -> NDArray[np.float32]:
+        """A view, shape ``(len,)``, as are the moments."""
+        return self._importance[: len(self)]
+
+    @property
+    def event_seconds(self) -> NDArray[np.float64]:
+        return self._moments[: len(self), 0]
+
+    @property
+    def servable_from(self) -> NDArray[np.float64]:
+        return self._moments[: len(self), 1]
+
+    @property
+    def servable_until(self) -> NDArray[np.float64]:
+        return self._moments[: len(self), 2]
 
     def _columns(
         self,

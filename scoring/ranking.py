@@ -1,24 +1,29 @@
 """The order of results: relevance, importance and recency, summed; ties go to the narrowest rung."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.scoring import fusion
+from precall.scoring.fusion import Fusion
 
 DAY_SECONDS: Final = 86_400.0
+_OF_ONE_TERM: Final = Fusion.of(())
 
 
 @dataclass(frozen=True, slots=True)
 class RankingWeights:
-    """Shares of the parts. Recency halves every ``half_life_seconds`` of a memory's age."""
+    """Shares of the parts. Recency halves every ``half_life_seconds`` of a memory's age.
+
+    ``fusion`` belongs to one query: `fused` puts it in. By default it is that of a query of one term.
+    """
 
     relevance: float = 0.70
     importance: float = 0.20
     recency: float = 0.10
     half_life_seconds: float = 30 * DAY_SECONDS
+    fusion: Fusion = _OF_ONE_TERM
 
     def __post_init__(self) -> None:
         for name in ("relevance", "importance", "recency"):
@@ -26,6 +31,10 @@ class RankingWeights:
                 raise ValueError(f"weight {name} must lie between 0 and 1, it is {getattr(self, name)}")
         if not self.half_life_seconds > 0:
             raise ValueError(f"half_life must be positive, it is {self.half_life_seconds} s")
+
+    def fused(self, fusion: Fusion) -> "RankingWeights":
+        """The same shares for a query whose legs are put together so."""
+        return replace(self, fusion=fusion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +88,8 @@ def score(
     candidates: Candidates, dense: NDArray[np.float32], weights: RankingWeights, *, now: float
 ) -> Scores:
     """The formula, with these cosines in place of the table's own."""
-    keyword = fusion.saturate(candidates.keyword)
-    relevance = fusion.relevance(dense, keyword)
+    keyword = weights.fusion.saturate(candidates.keyword)
+    relevance = weights.fusion.relevance(dense, keyword)
     fresh = recency(candidates.event_seconds, now, weights.half_life_seconds)
     total = (
         np.float32(weights.relevance) * relevance
@@ -116,21 +125,21 @@ def rank(
         # Keep everything that ties with the last place: the order below decides among equals.
         bar = np.partition(total[rows], len(rows) - limit)[len(rows) - limit]
         rows = rows[total[rows] >= bar]
-    order = sorted(
-        rows.tolist(),
-        key=lambda row: (
-            -total[row], -candidates.depth[row], -candidates.event_seconds[row], candidates.ids[row],
-        ),
-    )  # fmt: skip
+    # Lists: picking single numbers out of numpy's arrays takes longer than everything before this.
+    totals, depths = total[rows].tolist(), candidates.depth[rows].tolist()
+    events, ids = candidates.event_seconds[rows].tolist(), [candidates.ids[row] for row in rows.tolist()]
+    order = sorted(range(len(ids)), key=lambda at: (-totals[at], -depths[at], -events[at], ids[at]))[:limit]
+    best = rows[order]
     return [
-        Ranked(
-            row=row,
-            total=float(total[row]),
-            relevance=float(scores.relevance[row]),
-            importance=float(candidates.importance[row]),
-            recency=float(scores.recency[row]),
-            dense=float(candidates.dense[row]),
-            keyword=float(scores.keyword[row]),
+        Ranked(*parts)
+        for parts in zip(
+            best.tolist(),
+            total[best].tolist(),
+            scores.relevance[best].tolist(),
+            candidates.importance[best].tolist(),
+            scores.recency[best].tolist(),
+            candidates.dense[best].tolist(),
+            scores.keyword[best].tolist(),
+            strict=True,
         )
-        for row in order[:limit]
     ]

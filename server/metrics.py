@@ -7,6 +7,7 @@ import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from precall.engine.batching.work import Batch, WorkClass
+from precall.engine.retrieval.canary import RecallCheck
 from precall.server.call import Stage
 
 BUCKETS: Final = tuple(
@@ -108,8 +109,33 @@ class ServerMetrics:
             buckets=LONG_BUCKETS, registry=registry,
         )  # fmt: skip
 
+        # Searching
+        self._checked_results = Counter(
+            "precall_checked_results_total", "Exact results of sampled searches; `found` is recall.",
+            ["outcome"], registry=registry,
+        )  # fmt: skip
+
         # The process
         self.open_tenants = Gauge("precall_open_tenants", "Tenants whose file is open.", registry=registry)
+
+        # What is in memory
+        self.resident_bytes = Gauge(
+            "precall_resident_bytes", "Estimated size of the rungs in memory.", registry=registry
+        )
+        self.memory_budget = Gauge(
+            "precall_memory_budget_bytes", "What the rungs in memory may take together.", registry=registry
+        )
+        self._partition_load = Histogram(
+            "precall_partition_load_seconds", "From wanting a cold rung to having it in memory.",
+            buckets=LONG_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._evicted = Counter(
+            "precall_evicted_partitions_total", "Rungs that left memory to make room.", registry=registry
+        )
+        self._oversized = Counter(
+            "precall_oversized_partitions_total", "Rungs read that alone take more than the budget.",
+            registry=registry,
+        )  # fmt: skip
         self.ready = Gauge("precall_ready", "1 while the last forward pass worked.", registry=registry)
         self.server = Info("precall_server", "What runs here.", registry=registry)
 
@@ -140,6 +166,23 @@ class ServerMetrics:
 
     def refused(self, count: int) -> None:
         self._dropped.labels("refused").inc(count)
+
+    # RecallObserver, from the event loop
+
+    def recall_checked(self, check: RecallCheck) -> None:
+        self._checked_results.labels("found").inc(check.found)
+        self._checked_results.labels("missed").inc(check.missed)
+
+    # ResidencyObserver, from the event loop
+
+    def partition_loaded(self, seconds: float) -> None:
+        self._partition_load.observe(seconds)
+
+    def partition_evicted(self) -> None:
+        self._evicted.inc()
+
+    def partition_oversized(self) -> None:
+        self._oversized.inc()
 
     # AnticipationObserver, from the event loop
 

@@ -43,11 +43,13 @@ class Anticipator:
         clock: Clock,
         observer: AnticipationObserver,
         model_fingerprint: str,
+        model_scripts: Sequence[str] = (),
     ) -> None:
         self.settings = settings
         self._clock = clock
         self._observer = observer
         self._fingerprint = model_fingerprint
+        self._scripts = model_scripts
         self._streams: dict[str, Stream] = {}
         self._sessions: dict[str, Session] = {}
         self._departed: list[Session] = []  # connection gone, lease perhaps not
@@ -79,6 +81,7 @@ class Anticipator:
                 settings.maximum_age_seconds,
                 self._fingerprint,
                 self._clock.wall(),
+                self._scripts,
             )
         )
         return stream
@@ -284,17 +287,26 @@ class Anticipator:
         return inherited
 
     def _invalidate(self, change: Change) -> dict[Stream, int]:
-        """Queue invalidations; returns for each stream that must confirm the sequence to wait for."""
+        """Queue invalidations; returns for each stream that must confirm the sequence to wait for.
+
+        What comes again at once goes like what is superseded: its push is what a client waits for. Until it
+        has gone it counts as held, for it may be deleted next.
+        """
         waiting: dict[Stream, int] = {}
-        removed_by_stream: dict[Stream, set[str]] = {}
+        again = {indexed.memory.id for indexed in change.added}
+        going: dict[tuple[Stream, ChangeCause], list[tuple[Session, str]]] = {}
         for session in self._holders(change.tenant_id):
             for removed in change.removed:
                 if session.may_hold(removed.id):
                     session.forget(removed.id)
-                    removed_by_stream.setdefault(session.stream, set()).add(removed.id)
-        for stream, ids in removed_by_stream.items():
-            body = Invalidation(sorted(ids), change.version, change.cause)
-            waiting[stream] = stream.send(body, confirm=True)
+                    cause = ChangeCause.SUPERSEDED if removed.id in again else change.cause
+                    going.setdefault((session.stream, cause), []).append((session, removed.id))
+        for (stream, cause), held in going.items():
+            ids = sorted({memory_id for _, memory_id in held})
+            sequence = waiting[stream] = stream.send(Invalidation(ids, change.version, cause), confirm=True)
+            for session, memory_id in held:
+                if memory_id in again:
+                    session.linger((memory_id,), until=sequence)
             self._observer.invalidated(len(ids))
         return waiting
 

@@ -24,13 +24,15 @@ class PushedMemory:
 class PushedCoverage:
     """No memory that the session may see and does not hold has a total above ``floor`` for this query.
 
-    ``vector``: float32 unit vector, shape ``(dimension,)``.
+    ``vector``: float32 unit vector, shape ``(dimension,)``. ``keyword_share``: of the fusion by which the
+    floor is a total.
     """
 
     id: int
     vector: NDArray[np.float32]
     terms: frozenset[str]
     floor: float
+    keyword_share: float
     version: int
     predictor: str
 
@@ -83,11 +85,14 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
+    """``model_scripts``: those that the model reads, as its card has them."""
+
     heartbeat_seconds: float
     lease_seconds: float
     maximum_age_seconds: float
     model_fingerprint: str
     wall_time: float
+    model_scripts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,15 @@ from precall.engine.index.partition import Partition
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuery:
-    """The query that a proposal answers, and the total score under which it left memories out."""
+    """The query that a proposal answers, and the total score under which it left memories out.
+
+    ``keyword_share``: of the fusion by which the floor is a total.
+    """
 
     vector: NDArray[np.float32]
     terms: frozenset[str]
     floor: float
+    keyword_share: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The predictor that retrieves with what is being said right now."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,7 +10,8 @@ from precall.engine.anticipation.predictor import AnsweredQuery, Proposal, Situa
 from precall.engine.clock import Clock
 from precall.engine.retrieval.query import Query
 from precall.engine.retrieval.search import search
-from precall.scoring.terms import analyze
+from precall.scoring.fusion import keyword_share
+from precall.scoring.query_terms import QueryTerms
 
 Embed = Callable[[str, str], Awaitable[NDArray[np.float32]]]
 """(tenant id, text) -> float32 unit vector; long texts are cut, which a guess can afford."""
@@ -24,10 +25,14 @@ class RecentTurns:
 
     name = "recent_turns"
 
-    def __init__(self, embed: Embed, clock: Clock, *, items_per_query: int) -> None:
+    def __init__(
+        self, embed: Embed, clock: Clock, *, items_per_query: int, scripts: Collection[str] = ()
+    ) -> None:
+        """``scripts``: those that ``embed`` reads, as the model's card has them."""
         self._embed = embed
         self._clock = clock
         self._items = items_per_query
+        self._scripts = scripts
 
     async def propose(self, situation: Situation) -> Sequence[Proposal]:
         return [await self._retrieve(situation, text) for text in self._queries(situation)]
@@ -44,14 +49,22 @@ class RecentTurns:
 
     async def _retrieve(self, situation: Situation, text: str) -> Proposal:
         vector = await self._embed(situation.tenant_id, text)
-        terms = analyze(text)
+        asked = QueryTerms.of(text)
+        share = keyword_share(asked, self._scripts)
         # What may be served only later is sent now: the floor must still be true then.
-        query = Query(vector, terms, self._clock.wall(), limit=self._items, include_upcoming=True)
+        query = Query(
+            vector,
+            asked.terms,
+            self._clock.wall(),
+            limit=self._items,
+            include_upcoming=True,
+            keyword_share=share,
+        )
         hits = await search(situation.partitions, query)
         floor = hits[-1].score.total if len(hits) == self._items else _EVERYTHING_SENT
         return Proposal(
             predictor=self.name,
             memory_ids=[hit.memory.id for hit in hits],
             version=situation.version,
-            query=AnsweredQuery(vector, frozenset(terms), floor),
+            query=AnsweredQuery(vector, frozenset(asked.terms), floor, share),
         )

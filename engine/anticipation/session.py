@@ -99,7 +99,13 @@ class Session:
         query = proposal.query
         coverage = (
             PushedCoverage(
-                coverage_id, query.vector, query.terms, query.floor, proposal.version, proposal.predictor
+                coverage_id,
+                query.vector,
+                query.terms,
+                query.floor,
+                query.keyword_share,
+                proposal.version,
+                proposal.predictor,
             )
             if self.held.covers(coverage_id) and proposal.version >= self.lost_version
             else None

@@ -1,74 +1,105 @@
-"""int8 codes in FAISS over dense slots: approximate cosines, each with the most it may be wrong by."""
+"""int8 codes in FAISS over dense slots: the best totals by code, and what bounds the others."""
 
-from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.index.quantizer import Ranges
+from precall.engine.index.coder import Coder, flat_index
+from precall.engine.index.faiss_library import faiss_library
+from precall.engine.index.slot_set import SlotSet
+from precall.scoring.ranking import RankingWeights
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateCosines:
-    """The best cosines by codes. ``slots``, ``cosines``: best first. ``errors``: of every slot, ``(size,)``.
+class Question:
+    """What codes are asked: a unit vector, how totals are weighed, and how many results are wanted in the
+    end.
+    """
 
-    For a unit query and a slot's vector x: ``|cosine by its code - q.x| <= errors[slot]``.
+    vector: NDArray[np.float32]
+    weights: RankingWeights
+    now: float
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The best totals by code, keywords left out. ``slots``, ``totals``: best first.
+
+    ``slack``, ``aged``: as in `score_space.Lifted`. ``unseen``: by code, no other slot has a greater total
+    than this; minus infinity when there is no other. Neither holds for misfits. ``far_side``: the most that a
+    row has whose cosine is not above 0; minus infinity for exhaustive codes, which leave the question to the
+    table. ``dense_bound``: the most that its cosine can be expected to add to the total of each of some
+    slots.
     """
 
     slots: NDArray[np.int64]
-    cosines: NDArray[np.float32]
-    errors: NDArray[np.float32]
-
-    def bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Least and greatest cosine of every slot, both ``(size,)``, cut to [0, 1] as relevance cuts them."""
-        least = np.zeros(len(self.errors), np.float32)
-        farthest = self.cosines[-1] if len(self.slots) < len(self.errors) else np.float32(0)
-        most = np.clip(farthest + self.errors, 0, 1)
-        least[self.slots] = np.clip(self.cosines - self.errors[self.slots], 0, 1)
-        most[self.slots] = np.clip(self.cosines + self.errors[self.slots], 0, 1)
-        return least, most
+    totals: NDArray[np.float32]
+    unseen: float
+    slack: float
+    aged: bool
+    dense_bound: Callable[[NDArray[np.int64]], NDArray[np.float32] | float]
+    far_side: float = float("-inf")
 
 
-class CodeIndex:
-    """A flat `QT_8bit` index by inner product. Not thread-safe; its owner locks.
+class Codes(Protocol):
+    """Codes of a table's rows, by slot. Not thread-safe; the owner locks."""
 
-    Slots are FAISS row numbers: ``add`` appends, ``remove`` moves the last row into the hole, so that a
-    removed vector's code is gone at once and a search needs no filter.
-    """
+    coder: Coder
+    misfits: SlotSet
+    """Rows that their codes describe badly: they have to be looked at themselves."""
 
-    def __init__(self, ranges: Ranges) -> None:
-        import faiss
+    added: int
+    """Rows added so far, those that went again included."""
 
-        dimension = len(ranges.minimum)
-        index = faiss.IndexScalarQuantizer(
-            dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-        )
-        # FAISS keeps a trained QT_8bit as the minima followed by the spans.
-        faiss.copy_array_to_vector(np.concatenate([ranges.minimum, ranges.span]), index.sq.trained)
-        index.is_trained = True
-        self._index: Any = index
-        self._errors = array("f")
+    exhaustive: bool
+    """Whether every allowed code is looked at."""
+
+    def __len__(self) -> int: ...
+
+    def add(self, rows: NDArray[np.float32]) -> None:
+        """Append rows of the score space, shape ``(n, width)``."""
+        ...
+
+    def remove(self, slot: int) -> None:
+        """Drop a row; the last one takes its slot, and nothing of the code stays."""
+        ...
+
+    def nearest(self, question: Question, count: int, allowed: NDArray[np.bool_] | None) -> Nearest:
+        """The best ``count`` slots or all, of those that are ``allowed`` (bool, ``(len,)``; None: of all)."""
+        ...
+
+    def check_integrity(self, rows: NDArray[np.float32]) -> None:
+        """Raise AssertionError unless every slot's code is that of the row; for tests."""
+        ...
+
+
+class FlatCodes:
+    """Every code is looked at: what `Nearest.unseen` says is certain."""
+
+    exhaustive = True
+
+    def __init__(self, coder: Coder) -> None:
+        self.coder = coder
+        self.misfits = SlotSet()
         self.added = 0
+        self._index: Any = flat_index(coder.ranges)
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
-    def add(self, vectors: NDArray[np.floating]) -> None:
-        """Append unit vectors, shape ``(n, d)``."""
-        rows = np.ascontiguousarray(vectors, np.float32)
-        codes = self._index.sa_encode(rows)
-        lost = rows - self._index.sa_decode(codes)
-        self._index.add_sa_codes(codes)
-        # By Cauchy and Schwarz: |q.x - q.y| <= |x - y| for a unit q.
-        self._errors.extend(np.linalg.norm(lost, axis=1).tolist())
+    def add(self, rows: NDArray[np.float32]) -> None:
+        coded = self.coder.encode(rows)
+        for offset in np.flatnonzero(coded.misfits).tolist():
+            self.misfits.add(len(self) + offset)
+        self._index.add_sa_codes(coded.codes)
         self.added += len(rows)
 
     def remove(self, slot: int) -> None:
-        """Drop a row; the last one takes its slot."""
-        import faiss
-
+        faiss = faiss_library()
         index = self._index
         size, last = index.code_size, len(self) - 1
         codes = faiss.rev_swig_ptr(index.codes.data(), (last + 1) * size).reshape(last + 1, size)
@@ -76,24 +107,43 @@ class CodeIndex:
         codes[last] = 0
         index.codes.resize(last * size)
         index.ntotal = last
-        self._errors[slot] = self._errors[last]
-        self._errors.pop()
+        self.misfits.row_removed(slot, last)
 
-    def nearest(self, query: NDArray[np.float32], count: int) -> ApproximateCosines:
-        """The ``count`` best slots, or all, for one unit query of shape ``(d,)``; at least one is needed."""
-        import faiss
-
+    def nearest(self, question: Question, count: int, allowed: NDArray[np.bool_] | None) -> Nearest:
+        faiss = faiss_library()
+        coder = self.coder
+        lifted = coder.space.query(question.vector, question.weights, question.now, coder.tolerance)
         # A single query takes one thread; waking OpenMP's team for it costs milliseconds when cores are busy.
         faiss.omp_set_num_threads(1)
-        cosines, slots = self._index.search(query.reshape(1, -1), min(count, len(self)))
-        return ApproximateCosines(slots[0], cosines[0], np.frombuffer(self._errors, np.float32).copy())
+        parameters = None
+        if allowed is not None:
+            bitmap = np.packbits(allowed, bitorder="little")
+            parameters = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bitmap))
+        whole = question.weights.relevance * (1 - question.weights.fusion.share)
 
-    def check_integrity(self, vectors: NDArray[np.floating]) -> None:
-        """Raise AssertionError unless every slot's code stands for that row of ``vectors``; for tests."""
-        assert len(self) == len(self._errors) == len(vectors)
+        def most(slots: NDArray[np.int64]) -> float:
+            return whole
+
+        count = min(count, len(self))
+        found = self._index.search(lifted.vector.reshape(1, -1), count, params=parameters)
+        totals, slots = found[0][0], found[1][0]
+        if count and slots[-1] < 0:
+            kept = int(np.argmax(slots < 0))
+            slots, totals = slots[:kept], totals[:kept]
+            return Nearest(slots, totals, float("-inf"), lifted.slack, lifted.aged, most)
+        unseen = float(totals[-1]) if count < len(self) else float("-inf")
+        return Nearest(slots, totals, unseen, lifted.slack, lifted.aged, most)
+
+    def check_integrity(self, rows: NDArray[np.float32]) -> None:
+        assert len(self) == len(rows)
         assert self._index.codes.size() == len(self) * self._index.code_size
-        if len(self):
-            lost = np.linalg.norm(
-                vectors.astype(np.float32) - self._index.reconstruct_n(0, len(self)), axis=1
-            )
-            assert np.allclose(lost, np.frombuffer(self._errors, np.float32), atol=1e-5)
+        coded = self.coder.encode(rows)
+        held = self._index.sa_encode(rows[:0]) if not len(self) else _held_codes(self._index)
+        assert np.array_equal(held, coded.codes)
+        assert set(self.misfits.array().tolist()) == set(np.flatnonzero(coded.misfits).tolist())
+
+
+def _held_codes(index: Any) -> NDArray[np.uint8]:
+    faiss = faiss_library()
+    codes: NDArray[np.uint8] = faiss.vector_to_array(index.codes).reshape(-1, index.code_size)
+    return codes

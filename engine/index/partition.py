@@ -3,38 +3,48 @@
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.errors import InvalidVector
-from precall.engine.index import quantizer
-from precall.engine.index.codes import CodeIndex
-from precall.engine.index.selection import Selection, select
+from precall.engine.index.code_keeper import CodeKeeper
+from precall.engine.index.codes import Codes, Question
+from precall.engine.index.facets import FacetIndex
+from precall.engine.index.filter import MemoryFilter
+from precall.engine.index.listed import ListedCodes
+from precall.engine.index.selection import KeywordEvidence, Selection, select
+from precall.engine.index.slot_set import SlotSet
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory, Memory
 from precall.scoring.keyword import Statistics
-from precall.scoring.memory_set import Features, MemorySet
+from precall.scoring.memory_set import Features, MemorySet, concatenate
 from precall.scoring.ranking import Candidates
 
-_RETRAIN_TURNOVER: Final = 3
-_TRAINING_SAMPLE: Final = 5_000
+_EXACT_CHUNK: Final = 2_048
+_FEW: Final = 300
+"""Rows that are scored sooner than codes are asked for the best of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
-    """``exact_below``: with fewer memories every one is scored, and no code is needed or trained."""
+    """``exact_below``: with fewer memories every one is scored, and no code is needed.
 
-    exact_below: int = 10_000
+    ``listed_from``: from so many on a search reads the promising lists of codes alone, and now and then
+    one result in a hundred is missed. Below, answers are exact.
+    """
+
+    exact_below: int = 2_000
+    listed_from: int = 50_000
 
 
 class Partition:
-    """Vectors, codes and postings of one rung. Any number of threads may read while one writes.
+    """Vectors, codes, postings and facets of one rung. Any number of threads may read while one writes.
 
-    Invariants: the codes, when there are any, have the same slots as the memory set; a memory is found by
-    every search from the ``apply`` that adds it to the one that removes it, and by none after.
+    Invariants: codes and facets have the same slots as the memory set; a memory is found by every search from
+    the ``apply`` that adds it to the one that removes it, and by none after.
     """
 
     def __init__(self, rung: Rung, dimension: int, settings: PartitionSettings) -> None:
@@ -42,10 +52,22 @@ class Partition:
         self._dimension = dimension
         self._settings = settings
         self._lock = threading.RLock()
-        self._set = MemorySet(dimension)
         self._memories: dict[str, Memory] = {}
-        self._codes: CodeIndex | None = None
-        self._trained_on = 0
+        self._changes = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._set = MemorySet(self._dimension)
+        self._facets = FacetIndex()
+        self._windowed = SlotSet()  # rows that may not be served at every moment
+        self._keeper = CodeKeeper(
+            self._set,
+            self._lock,
+            exact_below=self._settings.exact_below,
+            listed_from=self._settings.listed_from,
+        )
+        self._keyword_scores = np.zeros(0, np.float32)  # all zero between searches
+        self._memories.clear()
 
     def __len__(self) -> int:
         return len(self._memories)
@@ -54,8 +76,22 @@ class Partition:
         return memory_id in self._memories
 
     @property
+    def codes(self) -> Codes | None:
+        """What searches choose by; for measurements."""
+        return self._keeper.codes
+
+    @property
     def quantized(self) -> bool:
-        return self._codes is not None
+        return self.codes is not None
+
+    @property
+    def listed(self) -> bool:
+        """Whether codes stand in lists, and a result may be missed."""
+        return isinstance(self.codes, ListedCodes)
+
+    def wait_until_listed(self) -> None:
+        """Return when no listing is in progress; not to be called from the event loop."""
+        self._keeper.wait_until_listed()
 
     def apply(self, *, added: Iterable[IndexedMemory] = (), removed: Iterable[str] = ()) -> None:
         """Remove, then add, as one step that no search can see half of.
@@ -69,26 +105,38 @@ class Partition:
             self._check(indexed)
         with self._lock:
             leaving = [memory_id for memory_id in dict.fromkeys(removed) if memory_id in self._memories]
-            if len(arriving) < len(batch) or arriving.keys() & self._memories.keys() - set(leaving):
+            # One by one: a set of all that is here would make each write as slow as the rung is large.
+            present = {memory_id for memory_id in arriving if memory_id in self._memories}
+            if len(arriving) < len(batch) or present.difference(leaving):
                 raise ValueError(f"rung {self.rung.values}: a memory to add is there already")
+            self._changes += 1
             self._remove(leaving)
             for memory_id, indexed in arriving.items():
-                self._set.add(memory_id, features_of(indexed))
-                self._memories[memory_id] = indexed.memory
-            if self._codes is not None and batch:
-                self._codes.add(np.stack([indexed.vector for indexed in batch]))
-        self._adapt()
+                self._add(memory_id, indexed)
+            self._keeper.rows_added(len(batch))
+        self._keeper.adapt()
+
+    def _add(self, memory_id: str, indexed: IndexedMemory) -> None:
+        slot, memory = self._set.add(memory_id, features_of(indexed)), indexed.memory
+        self._memories[memory_id] = memory
+        self._facets.add(slot, memory)
+        if memory.servable_from > float("-inf") or memory.servable_until < float("inf"):
+            self._windowed.add(slot)
 
     def _remove(self, memory_ids: Sequence[str]) -> None:
         if memory_ids and len(memory_ids) == len(self._memories):
             # All of them: dropping the tables is quick, emptying them row by row is quadratic.
-            self._set, self._codes = MemorySet(self._dimension), None
-            self._memories.clear()
+            self._keeper.abandon()
+            self._clear()
+            return
         for memory_id in memory_ids:
-            if self._memories.pop(memory_id, None) is not None:
-                slot = self._set.remove(memory_id)
-                if self._codes is not None:
-                    self._codes.remove(slot)
+            last = len(self._set) - 1
+            last_memory = self._memories[self._set.ids[last]]
+            memory = self._memories.pop(memory_id)
+            slot = self._set.remove(memory_id)
+            self._facets.remove(slot, memory, last, last_memory)
+            self._windowed.row_removed(slot, last)
+            self._keeper.row_removed(slot, last)
 
     def still(self) -> AbstractContextManager[bool]:
         """While this is entered, no write changes the partition. Enter several from the narrowest rung up."""
@@ -120,30 +168,96 @@ class Partition:
         with self._lock:
             return self._set.statistics(terms)
 
+    def count(self, asked: MemoryFilter | None) -> int:
+        """Memories that pass a filter."""
+        if asked is None or asked.is_empty:
+            return len(self)
+        with self._lock:
+            return int(np.count_nonzero(self._facets.mask(asked, self._set.event_seconds)))
+
     def candidates(
         self, query_vector: NDArray[np.float32], term_weights: Mapping[str, float], selection: Selection
     ) -> Candidates:
-        """Rows that hold the best ``selection.limit`` for certain: all rows of an exact partition.
+        """Rows that hold the best ``selection.limit`` and pass its filter: all rows of a small partition.
 
-        Scores are always exact: codes choose candidates, the kept float16 vectors score them.
+        Scores are always exact: codes choose candidates, the kept float16 vectors score them. The choice is
+        certain unless the partition is `listed`.
         """
         with self._lock:
-            if self._codes is None:
+            allowed = self._allowed(selection)
+            if self._keeper.codes is None and allowed is None:
                 return _copied(self._set.candidates(query_vector, term_weights))
-            if not len(self._codes):
-                return _copied(self._set.without_dense(term_weights))
-            codes = self._codes
-            table = self._set.without_dense(term_weights)
-            slots = select(table, lambda count: codes.nearest(query_vector, count), selection)
-            return self._set.candidates(query_vector, term_weights, slots)
+            question = Question(query_vector, selection.weights, selection.now, selection.limit)
+            return self._chosen(question, term_weights, allowed)
+
+    def exact_candidates(
+        self, query_vector: NDArray[np.float32], term_weights: Mapping[str, float], selection: Selection
+    ) -> Candidates | None:
+        """As `candidates`, but every row is looked at: what a choice is judged by. None when a write came
+        between.
+
+        For no longer than a chunk at a time does it keep others waiting, and it makes no copy of the vectors.
+        """
+        with self._lock:
+            changes, size = self._changes, len(self._set)
+            keyword = self._set.keywords.scores(term_weights)
+            allowed = self._allowed(selection)
+        slots = np.arange(size) if allowed is None else np.flatnonzero(allowed)
+        parts = []
+        for begin in range(0, max(len(slots), 1), _EXACT_CHUNK):
+            chunk = slots[begin : begin + _EXACT_CHUNK]
+            with self._lock:
+                if self._changes != changes:
+                    return None
+                parts.append(self._set.chosen(chunk, query_vector, keyword[chunk]))
+        return concatenate(parts)
+
+    def _allowed(self, selection: Selection) -> NDArray[np.bool_] | None:
+        """Rows that pass the filter and may be served, bool, shape ``(len,)``; None when all do."""
+        allowed: NDArray[np.bool_] | None = None
+        if selection.filter is not None and not selection.filter.is_empty:
+            allowed = self._facets.mask(selection.filter, self._set.event_seconds)
+        if len(self._windowed):
+            slots = self._windowed.array()
+            barred = selection.now >= self._set.servable_until[slots]
+            if not selection.include_upcoming:
+                barred |= self._set.servable_from[slots] > selection.now
+            if barred.any():
+                allowed = np.ones(len(self._set), np.bool_) if allowed is None else allowed
+                allowed[slots[barred]] = False
+        return allowed
+
+    def _chosen(
+        self, question: Question, term_weights: Mapping[str, float], allowed: NDArray[np.bool_] | None
+    ) -> Candidates:
+        codes, scores = self._keeper.codes, self._scratch()
+        touched = self._set.keywords.add_scores(scores, term_weights)
+        try:
+            if allowed is not None and (codes is None or np.count_nonzero(allowed) <= _FEW):
+                slots = np.flatnonzero(allowed)
+            else:
+                assert codes is not None
+                slots = select(self._set, codes, question, KeywordEvidence(scores, touched), allowed)
+            return self._set.chosen(slots, question.vector, scores[slots])
+        finally:
+            scores[touched] = 0
+
+    def _scratch(self) -> NDArray[np.float32]:
+        """A column of zeros, which has to be one again afterwards: making it anew costs more than a
+        search.
+        """
+        if len(self._keyword_scores) < len(self._set):
+            self._keyword_scores = np.zeros(2 * len(self._set), np.float32)
+        return self._keyword_scores
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the parts disagree; for tests."""
         with self._lock:
             self._set.check_integrity()
             assert set(self._set.ids) == set(self._memories)
-            if self._codes is not None:
-                self._codes.check_integrity(self._set.vectors)
+            self._facets.check_integrity([self._memories[memory_id] for memory_id in self._set.ids])
+            assert not self._keyword_scores.any()
+            self._keeper.check_integrity()
 
     def _check(self, indexed: IndexedMemory) -> None:
         vector = indexed.vector
@@ -152,26 +266,6 @@ class Partition:
         length = float(np.linalg.norm(vector.astype(np.float32)))
         if not abs(length - 1.0) < 0.01:  # NaN fails this too
             raise InvalidVector(f"vector of length {length:.4f}: only unit vectors are indexed")
-
-    def _adapt(self) -> None:
-        """Start to quantise when the rung has grown enough, and train anew when most of it is newer than the
-        ranges: it grew, or others took the place of what was there.
-        """
-        size = len(self._set)
-        if self._codes is None:
-            due = size >= max(self._settings.exact_below, 1)
-        else:
-            due = self._codes.added >= self._trained_on * (1 + _RETRAIN_TURNOVER)
-        if due and size:
-            # Outside the lock: only the writer, who is here, changes what this reads, and readers go on.
-            vectors = self._set.vectors
-            sample = np.linspace(0, size - 1, min(size, _TRAINING_SAMPLE)).astype(np.int64)
-            codes = CodeIndex(quantizer.train(vectors[sample]))
-            codes.add(vectors)
-            with self._lock:
-                self._set.halve()
-                self._codes = codes
-            self._trained_on = size
 
 
 def find_indexed(partitions: Iterable[Partition], memory_id: str) -> IndexedMemory | None:
@@ -194,11 +288,10 @@ def features_of(indexed: IndexedMemory) -> Features:
 
 
 def _copied(candidates: Candidates) -> Candidates:
-    """The same table, independent of later changes to the set it came from."""
-    return Candidates(
+    """The same table, independent of later changes to the set that its views are of."""
+    return replace(
+        candidates,
         ids=list(candidates.ids),
-        dense=candidates.dense,  # products, not views
-        keyword=candidates.keyword,
         importance=candidates.importance.copy(),
         event_seconds=candidates.event_seconds.copy(),
         servable_from=candidates.servable_from.copy(),

@@ -1,58 +1,196 @@
-"""Which rows may be among the best, judged from approximate cosines: none of the best is ever left out."""
+"""Which rows may be among the best, judged from codes: a row is left out only if enough others are surely
+better.
+"""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.index.codes import ApproximateCosines
-from precall.scoring import fusion
-from precall.scoring.ranking import Candidates, RankingWeights, score, servable
+from precall.engine.index.codes import Codes, Nearest, Question
+from precall.engine.index.filter import MemoryFilter
+from precall.scoring.memory_set import MemorySet
+from precall.scoring.ranking import RankingWeights, recency, score
 
-_FIRST_SHARE: Final = 20
-_FIRST_LEAST: Final = 256
-_GROWTH: Final = 4
-_CHEAP_ROWS: Final = 2_000
-"""Rows that are rescored without asking whether a closer look at the codes would make them fewer."""
+_FIRST: Final = 96
+_FIRST_PER_RESULT: Final = 3
+_GROWTH: Final = 6
+_GROWTH_WITHOUT_AGE: Final = 40
 
-_ROUNDING: Final = np.float32(1e-5)
+_STRONGEST: Final = 32
+_MOST_FOR_MATCHES: Final = 2_048
+"""The more rows hold a term, the lower the bound on their cosines has to be for most of them to be left
+out.
+"""
+
+_FAR: Final = 0.3
+"""How far below 0 a cosine may be of a row that listed codes are still to find for its importance and age."""
+
+_ROUNDING: Final = 1e-5
 """Over what float32 loses in a total, whose parts add up to about 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The question that a selection answers. ``include_upcoming``: see `ranking.servable`."""
+    """What a search asks of a partition beside its query. ``include_upcoming``: see `ranking.servable`."""
 
     weights: RankingWeights
     now: float
     limit: int
     include_upcoming: bool = False
+    filter: MemoryFilter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordEvidence:
+    """``scores``: unsaturated BM25 by slot, float32. ``slots``: those above 0, some of them several times."""
+
+    scores: NDArray[np.float32]
+    slots: NDArray[np.uint32]
 
 
 def select(
-    table: Candidates, nearest: Callable[[int], ApproximateCosines], selection: Selection
+    held: MemorySet,
+    codes: Codes,
+    question: Question,
+    evidence: KeywordEvidence,
+    allowed: NDArray[np.bool_] | None,
 ) -> NDArray[np.int64]:
-    """Rows of ``table`` that hold its best ``limit`` for certain, and as few others as is cheap to tell.
+    """Slots that hold the best ``question.limit`` of the allowed rows (None: of all), and a few others.
 
-    ``table.dense`` is not looked at: ``nearest(n)`` gives the n best cosines by codes, each with the most
-    that it may be wrong by. Of a row outside those, the cosine lies between 0 (where relevance cuts it) and
-    the n-th best plus the row's error. A row is left out only if ``limit`` others are surely better.
+    Certain for flat codes; listed ones may miss a row whose list was left out. Fagin's threshold algorithm
+    over two sources: codes give the rows that are best without keywords and bound the rest, postings give the
+    keywords.
     """
-    rows = np.flatnonzero(servable(table, selection.now, include_upcoming=selection.include_upcoming))
-    if len(rows) <= selection.limit:
-        return rows
-    weights = selection.weights
-    without_dense = score(table, np.zeros(len(table.ids), np.float32), weights, now=selection.now).total
-    dense_weight = np.float32(weights.relevance * (1 - fusion.KEYWORD_SHARE))
-    count = max(_FIRST_LEAST, selection.limit, len(table.ids) // _FIRST_SHARE)
+    weights, limit = question.weights, question.limit
+    scale = np.float32(weights.relevance * weights.fusion.share)
+    dense = weights.relevance * (1 - weights.fusion.share)
+    misfits = codes.misfits
+    matches = _matches(held, question, evidence, allowed)
+    count = max(_FIRST, _FIRST_PER_RESULT * limit, min(len(matches.slots) // 3, _MOST_FOR_MATCHES))
     while True:
-        cosines = nearest(count)
-        least, most = cosines.bounds()
-        least, most = without_dense + dense_weight * least, without_dense + dense_weight * most
-        bar = np.partition(least[rows], len(rows) - selection.limit)[len(rows) - selection.limit]
-        chosen: NDArray[np.int64] = rows[most[rows] >= bar - _ROUNDING]
-        if len(chosen) <= max(_CHEAP_ROWS, selection.limit) or count >= len(table.ids):
-            return chosen
-        count *= _GROWTH
+        near = codes.nearest(question, count, allowed)
+        totals = _corrected(held, near, question)
+        if len(matches.slots):
+            totals += scale * weights.fusion.saturate(evidence.scores[near.slots])
+        bar = _nth_best(_surely_reached(near, totals, codes, matches), limit) - near.slack - _ROUNDING
+        unseen = near.unseen + near.slack + (0.0 if near.aged else weights.recency)
+        hidden = dense * _FAR if near.far_side >= bar else 0.0
+        if unseen + hidden <= bar or count >= len(codes):
+            break
+        count *= _GROWTH if near.aged else _GROWTH_WITHOUT_AGE
+    chosen = [near.slots[totals >= bar - near.slack]]
+    if len(misfits):
+        chosen.append(misfits.array())
+    # Relevance cuts cosines at 0 and the codes do not: a row on the far side has more than they say, at most
+    # this.
+    far_side = weights.importance + weights.recency
+    if codes.exhaustive and far_side >= bar:
+        chosen.append(_good_on_the_far_side(held, question, bar))
+    elif near.far_side >= bar:
+        chosen.append(near.slots[_without_cosine(held, question, near.slots) >= bar - _ROUNDING])
+    if len(matches.slots):
+        without_cosine = matches.merits + matches.potential
+        chosen.append(matches.slots[without_cosine >= bar - _ROUNDING])
+        likely = np.flatnonzero(matches.potential >= bar - unseen)
+        slots = matches.slots[likely]
+        chosen.append(slots[without_cosine[likely] + near.dense_bound(slots) >= bar - _ROUNDING])
+    if len(chosen) == 1:
+        return chosen[0]
+    slots = np.unique(np.concatenate(chosen))
+    return slots if allowed is None else slots[allowed[slots]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    """Rows that hold a term, some of them several times: what keywords add to each one's total, and what
+    importance and recency do. ``strongest``: a few that have most of both, each once, with their exact
+    totals.
+    """
+
+    slots: NDArray[np.int64]
+    potential: NDArray[np.float32]
+    merits: NDArray[np.float32]
+    strongest: NDArray[np.int64]
+    totals: NDArray[np.float32]
+
+
+_NO_SLOTS: Final = np.empty(0, np.int64)
+_NO_TOTALS: Final = np.empty(0, np.float32)
+_NO_MATCHES: Final = _Matches(_NO_SLOTS, _NO_TOTALS, _NO_TOTALS, _NO_SLOTS, _NO_TOTALS)
+
+
+def _matches(
+    held: MemorySet, question: Question, evidence: KeywordEvidence, allowed: NDArray[np.bool_] | None
+) -> _Matches:
+    touched = evidence.slots if allowed is None else evidence.slots[allowed[evidence.slots]]
+    if not len(touched):
+        return _NO_MATCHES
+    slots = touched.astype(np.int64)
+    weights = question.weights
+    potential = np.float32(weights.relevance * weights.fusion.share) * weights.fusion.saturate(
+        evidence.scores[slots]
+    )
+    merits = _without_cosine(held, question, slots)
+    strongest = slots
+    if len(slots) > _STRONGEST:
+        strongest = slots[np.argpartition(merits + potential, -_STRONGEST)[-_STRONGEST:]]
+    strongest = np.unique(strongest)
+    table = held.chosen(strongest, question.vector, evidence.scores[strongest])
+    totals = score(table, table.dense, question.weights, now=question.now).total
+    return _Matches(slots, potential, merits, strongest, totals)
+
+
+def _surely_reached(
+    near: Nearest, totals: NDArray[np.float32], codes: Codes, matches: _Matches
+) -> NDArray[np.float32]:
+    """Totals that so many different rows have, but for the codes' slack."""
+    told = codes.misfits.holds(near.slots) if len(codes.misfits) else None
+    if len(matches.strongest):
+        known = np.isin(near.slots, matches.strongest)
+        told = known if told is None else told | known
+    fitting = totals if told is None else totals[~told]
+    return np.concatenate([fitting, matches.totals]) if len(matches.totals) else fitting
+
+
+def _nth_best(totals: NDArray[np.float32], count: int) -> float:
+    if len(totals) < count:
+        return float("-inf")
+    return float(np.partition(totals, len(totals) - count)[len(totals) - count])
+
+
+def _corrected(held: MemorySet, near: Nearest, question: Question) -> NDArray[np.float32]:
+    """The codes' totals with the recency that they lack or, for an event after ``now``, without what is too
+    much.
+    """
+    weights, now = question.weights, question.now
+    events = held.event_seconds[near.slots]
+    if not near.aged:
+        added = recency(events, now, weights.half_life_seconds)
+    else:
+        ahead = np.maximum(events - now, 0.0)
+        if not ahead.any():
+            return near.totals.copy()
+        added = (1 - np.exp2(ahead / weights.half_life_seconds)).astype(np.float32)
+    totals: NDArray[np.float32] = near.totals + np.float32(weights.recency) * added
+    return totals
+
+
+def _good_on_the_far_side(held: MemorySet, question: Question, bar: float) -> NDArray[np.int64]:
+    """Rows that reach the bar without keywords whatever their cosine."""
+    weights = question.weights
+    # Recency takes a power of two a row: only where importance leaves it a chance.
+    least = np.float32(bar - _ROUNDING - weights.recency)
+    slots = np.flatnonzero(held.importance * np.float32(weights.importance) >= least)
+    return slots[_without_cosine(held, question, slots) >= bar - _ROUNDING]
+
+
+def _without_cosine(held: MemorySet, question: Question, slots: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Importance and recency of these rows, weighed."""
+    weights = question.weights
+    fresh = recency(held.event_seconds[slots], question.now, weights.half_life_seconds)
+    totals: NDArray[np.float32] = (
+        np.float32(weights.recency) * fresh + np.float32(weights.importance) * held.importance[slots]
+    )
+    return totals

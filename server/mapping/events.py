@@ -22,6 +22,7 @@ from precall.engine.memory.ladder import Ladder
 from precall.proto import anticipation_pb2, common_pb2
 from precall.scoring import vectors as codec
 from precall.scoring.keyword import Statistics
+from precall.scoring.version import SCORING_VERSION
 from precall.server.mapping.memories import memory_message
 from precall.server.mapping.values import duration, timestamp_of
 from precall.server.mapping.vectors import vectors_message
@@ -129,6 +130,7 @@ def _opened(opened: StreamOpened) -> anticipation_pb2.StreamOpened:
         server_time=timestamp_of(opened.wall_time),
         maximum_age=duration(opened.maximum_age_seconds),
         model_scripts=opened.model_scripts,
+        scoring_version=SCORING_VERSION,
     )
 
 

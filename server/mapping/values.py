@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from precall.engine.encoding.encoder import TokenUsage
-from precall.engine.errors import InvalidInput, NotSupported
+from precall.engine.errors import InvalidInput
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.proto import common_pb2
 from precall.server.call import Stage
@@ -110,10 +110,3 @@ def token_usage(usage: TokenUsage | None) -> common_pb2.TokenUsage:
 
 def stage_timings(stages: Iterable[Stage]) -> list[common_pb2.StageTiming]:
     return [common_pb2.StageTiming(stage=s.name, duration=duration(s.seconds)) for s in stages]
-
-
-def refuse_unsupported(fields: Mapping[str, bool], what: str) -> None:
-    """Raises NotSupported naming the first field that was used."""
-    used = next((field for field, is_used in fields.items() if is_used), None)
-    if used is not None:
-        raise NotSupported(f"{what} does not support {used} yet: leave it unset")

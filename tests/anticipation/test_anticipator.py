@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from precall.engine.anticipation.conversation import Turn, TurnRole
 from precall.engine.anticipation.events import Draining, Invalidation, SessionEnded, StreamOpened
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.anticipation.stream import Stream
+from precall.engine.change import ChangeCause
 from precall.engine.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -77,7 +79,7 @@ async def test_a_stream_opens_with_what_the_client_must_know(world: World) -> No
     stream = world.anticipator.open_stream("t", "one")
     event = await stream.next(lambda: world.anticipator.heartbeat("t"), 1.0)
     assert event is not None and event.sequence == 1
-    assert event.body == StreamOpened(1.0, 10.0, 3600.0, "fingerprint", LoopClock.START)
+    assert event.body == StreamOpened(1.0, 10.0, 3600.0, "fingerprint", LoopClock.START, ("latin",))
     event = await stream.next(lambda: world.anticipator.heartbeat("t"), 1.0)
     assert event is not None and event.body.version == 3  # type: ignore[union-attr]
 
@@ -146,6 +148,32 @@ async def test_the_invalidation_comes_before_the_push_that_claims_its_version(wo
     assert kinds == ["Invalidation", "Push"]
     client.drain(stream)
     assert "d1" not in client.items and "new" in client.items and client.version == 4
+
+
+@scenario
+async def test_what_has_other_weights_goes_and_comes_again_and_the_delete_waits_for_it(world: World) -> None:
+    """The weights of the one behind a deleted turn hold its words."""
+    holder, client = connect(world, "one")
+    latecomer, other = connect(world, "two", session="other", rung=EVE)
+    renew(world, holder, client)
+    follower = replace(world.current("t")["d2"], impacts={"lamp": 1.0})
+    waiting = asyncio.create_task(world.write("t", [follower], removed=["d1", "d2"]).wait())
+    await settle()
+    bodies = [event.body for event in holder._queue]
+    assert [(body.memory_ids, body.cause) for body in bodies if isinstance(body, Invalidation)] == [
+        (["d1"], ChangeCause.DELETED),
+        (["d2"], ChangeCause.SUPERSEDED),
+    ]
+    for _ in range(2):
+        assert not waiting.done()
+        client.apply(holder._queue.popleft())
+        world.anticipator.acknowledge("t", "one", client.applied)
+        await settle()
+    assert waiting.done() and time() == 0.0
+    client.drain(holder)
+    assert client.items["d2"].indexed.impacts == {"lamp": 1.0} and client.rungs["user"].memories == 3
+    other.drain(latecomer)
+    assert "d2" not in other.items
 
 
 @scenario

@@ -15,7 +15,7 @@ from precall.engine.anticipation.recent_turns import RecentTurns
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.errors import Overloaded
 from precall.engine.memory.memory import IndexedMemory
-from precall.scoring.fusion import KEYWORD_HALF, KEYWORD_SHARE
+from precall.scoring.fusion import HALF_PER_TERM
 from precall.scoring.keyword import inverse_document_frequency
 from tests.fakes.clock import FakeClock, LoopClock
 from tests.fakes.memories import ACME, DANA, EVE, NOW, moment, sentence
@@ -35,7 +35,8 @@ def totals(
     bm25 = np.array(
         [sum(idf * each.impacts.get(term, 0.0) for term, idf in weights.items()) for each in memories]
     )
-    relevance = (1 - KEYWORD_SHARE) * cosines + KEYWORD_SHARE * bm25 / (bm25 + KEYWORD_HALF)
+    share, half = coverage.keyword_share, HALF_PER_TERM * max(len(coverage.terms), 1)
+    relevance = (1 - share) * cosines + share * bm25 / (bm25 + half)
     ages = np.array([max(0.0, now - each.memory.event_time.timestamp()) for each in memories])
     importances = np.array([each.memory.importance for each in memories])
     return 0.7 * relevance + 0.2 * importances + 0.1 * 0.5 ** (ages / (30 * 86_400))
@@ -148,6 +149,33 @@ def test_a_floor_is_exact_at_its_own_version_also_for_what_becomes_servable_late
             assert assert_floors_are_true(world, client) > 100
             clock.advance(61)  # what had a valid_from is servable now
             assert assert_floors_are_true(world, client) > 100
+
+    asyncio.run(scenario())
+
+
+def test_a_floor_is_the_last_total_by_the_fusion_that_it_names() -> None:
+    """The world's model reads Latin letters alone."""
+
+    async def scenario() -> None:
+        world = World(FakeClock(NOW), SETTINGS)
+        texts = ("चाय", "चाय pune", "train to pune", "dog")
+        world.write("t", [world.memory(f"m{n}", ACME, texts[n % 4], importance=0.5) for n in range(60)])
+        stream = world.anticipator.open_stream("t", "one")
+        world.open_session("t", "one", "s", DANA)
+        client = StreamClient("s")
+        for sequence, text in enumerate(("pune train", "चाय train", "चाय"), 1):
+            world.anticipator.observe("t", "s", sequence, Turn(USER, text), partial=True)
+            await asyncio.gather(*world.anticipator._prediction._tasks)
+        client.drain(stream)
+        memories = list(world.current("t").values())
+        shares = []
+        for coverage in client.coverages.values():
+            frequencies = {term: sum(term in each.impacts for each in memories) for term in coverage.terms}
+            weights = {term: inverse_document_frequency(60, count) for term, count in frequencies.items()}
+            best = np.sort(totals(memories, coverage, weights, NOW))[::-1]
+            assert coverage.floor == pytest.approx(best[SETTINGS.items_per_query - 1], abs=1e-5)
+            shares.append(coverage.keyword_share)
+        assert shares == pytest.approx([0.7, 0.825, 0.95])
 
     asyncio.run(scenario())
 

@@ -12,6 +12,7 @@ from precall.engine.index.partition import features_of
 from precall.engine.memory.ladder import Rung
 from precall.engine.retrieval.query import Query
 from precall.engine.retrieval.search import search_fast
+from precall.scoring.fusion import Fusion
 from precall.scoring.memory_set import MemorySet
 from precall.scoring.ranking import RankingWeights, rank
 from tests.fakes.clock import FakeClock
@@ -195,5 +196,5 @@ async def test_totals_in_the_client_are_the_servers(world: World) -> None:
         mine.add(memory_id, features_of(item.indexed))
     weights = connected.client.statistics(set(terms)).weights(terms)
     table = mine.candidates(vector, weights)
-    for each in rank(table, RankingWeights(), now=now, limit=99):
+    for each in rank(table, RankingWeights().fused(Fusion.of(terms)), now=now, limit=99):
         assert each.total == pytest.approx(server[table.ids[each.row]], abs=1e-6)

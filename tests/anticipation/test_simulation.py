@@ -3,15 +3,16 @@
 - From the moment a delete or supersede is acked, no client whose lease is fresh holds the old memory. The
   client counts its lease from the moment it *sent* the renewal, and serves what a stream brought under that
   stream's lease, through a lost connection too.
-- A client that claims a rung complete at a version holds exactly what the store held at that version.
+- A client that claims a rung complete at a version holds exactly what the store held at that version, with
+  the keyword weights that it had there.
 - An ack comes within a heartbeat's patience and one lease, whatever the clients do.
 - Nobody is sent a memory of another tenant or of a rung that is not above its own.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.anticipation.stream import Stream
 from precall.engine.errors import NotFound
 from precall.engine.memory.ladder import Rung
+from precall.engine.memory.memory import IndexedMemory
+from precall.scoring.keyword import document_impacts
 from tests.fakes.clock import LoopClock
 from tests.fakes.memories import ACME, DANA, EVE, WORDS
 from tests.fakes.stream_client import StreamClient
@@ -85,9 +88,18 @@ class Simulation:
             new = self.world.memory(f"{tenant}{self.serial}", rung, self.words())
             current = [i for i, m in self.world.current(tenant).items() if m.memory.rung == rung]
             gone = self.random.sample(current, min(len(current), self.random.choice((0, 0, 1, 1, 3))))
-            confirmation = self.world.write(tenant, [new] if self.random.random() < 0.6 else [], gone)
+            added = [new] if self.random.random() < 0.6 else []
+            again = self.weighed_anew(tenant, [i for i in current if i not in gone])
+            replaced = [each.memory.id for each in again]
+            confirmation = self.world.write(tenant, [*added, *again], [*gone, *replaced])
             acks.add(asyncio.create_task(self.acknowledge(tenant, gone, confirmation.wait())))
         await asyncio.gather(*acks)
+
+    def weighed_anew(self, tenant: str, current: Sequence[str]) -> list[IndexedMemory]:
+        """Some of what stays, with other keyword weights: another turn came before it, or went."""
+        chosen = self.random.sample(current, min(len(current), self.random.choice((0, 0, 1, 2))))
+        stored = self.world.current(tenant)
+        return [replace(stored[i], impacts=document_impacts(self.words().split())) for i in chosen]
 
     async def acknowledge(self, tenant: str, gone: list[str], confirmed: Coroutine[Any, Any, None]) -> None:
         for memory_id in gone:
@@ -174,14 +186,15 @@ class SimulatedClient:
             self.check()
 
     def check_claims(self, following: StreamClient) -> None:
-        """Complete at a version means: what the store held at that version, no more and no less."""
+        """Complete at a version means: what the store held at that version, no more, no less, no other."""
         for level, claim in following.rungs.items():
             if claim.complete:
                 self.simulation.claims += 1
                 rung = Rung(self.rung.values[: LADDER.levels.index(level) + 1])
                 history = self.world.history.get(self.tenant, {})
                 stored = history.get(following.version, {})
-                assert following.held(level) == {i for i, m in stored.items() if m.memory.rung == rung}
+                expected = {i: m.impacts for i, m in stored.items() if m.memory.rung == rung}
+                assert {i: following.items[i].indexed.impacts for i in following.held(level)} == expected
 
     async def renew(self, stream: Stream, following: StreamClient) -> None:
         while True:

@@ -19,8 +19,10 @@ from settable import FINGERPRINT, term_vector
 from precall.client import methods
 from precall.proto import anticipation_pb2, common_pb2, embedding_pb2, memory_pb2, retrieval_pb2
 from precall.scoring import ranking, terms, vectors
+from precall.scoring.fusion import Fusion
 from precall.scoring.keyword import KeywordIndex
 from precall.scoring.ranking import Candidates, RankingWeights
+from precall.scoring.version import SCORING_VERSION
 
 _BEAT_SECONDS = 0.05
 HANDLERS = {
@@ -79,6 +81,7 @@ class FakeServer(grpc.GenericRpcHandler):
         self.lease_seconds = 10.0
         self.maximum_age_seconds = 3600.0
         self.fingerprint = FINGERPRINT
+        self.scoring_version = SCORING_VERSION
         self.pushes_on_open = True
         self.pushes_on_write = True
         self.refuse: dict[str, list[Refused]] = {}
@@ -205,7 +208,7 @@ class FakeServer(grpc.GenericRpcHandler):
                 servable_until=np.full(count, np.inf),
                 depth=np.array([len(each.scope) for each in visible], np.int32),
             ),
-            RankingWeights(),
+            RankingWeights().fused(Fusion.of(query_terms)),
             now=1_800_000_000.0,
             limit=limit,
         )
@@ -257,7 +260,9 @@ class FakeServer(grpc.GenericRpcHandler):
         self, request: anticipation_pb2.WatchRequest
     ) -> AsyncIterator[anticipation_pb2.WatchEvent]:
         stream = FakeStream(request.stream_id)
-        opened = anticipation_pb2.StreamOpened(model_fingerprint=self.fingerprint)
+        opened = anticipation_pb2.StreamOpened(
+            model_fingerprint=self.fingerprint, scoring_version=self.scoring_version
+        )
         opened.heartbeat_interval.FromNanoseconds(int(self.heartbeat_seconds * 1e9))
         opened.lease.FromNanoseconds(int(self.lease_seconds * 1e9))
         opened.maximum_age.FromNanoseconds(int(self.maximum_age_seconds * 1e9))

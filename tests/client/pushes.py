@@ -9,6 +9,7 @@ from settable import DIMENSION, FINGERPRINT, term_vector
 
 from precall.proto import anticipation_pb2, common_pb2
 from precall.scoring import keyword, terms, vectors
+from precall.scoring.fusion import KEYWORD_SHARE
 from precall.scoring.keyword import KeywordIndex
 
 SCOPE = {"customer": "acme", "user": "dana"}
@@ -99,6 +100,7 @@ def coverage(query: str, floor: float, coverage_id: int = 1) -> anticipation_pb2
         query_vector=vectors_message([term_vector(query)]),
         query_terms=terms.analyze(query),
         floor=floor,
+        keyword_share=KEYWORD_SHARE,
         coverage_id=coverage_id,
     )
 

@@ -14,7 +14,9 @@ from precall.client.lookup import Lookup
 from precall.client.pushed import Refusal
 from precall.scoring import ranking, terms
 from precall.scoring.coverage import Decision
+from precall.scoring.fusion import Fusion, keyword_share
 from precall.scoring.keyword import KeywordIndex
+from precall.scoring.query_terms import QueryTerms
 from precall.scoring.ranking import Candidates, RankingWeights
 
 WEIGHTS = RankingWeights()
@@ -31,7 +33,7 @@ def make_cache(
 
 def look_up(cache: SessionCache, query: str, *, limit: int = 3, elapsed: float = 0.0) -> Lookup:
     return cache.lookup(
-        term_vector(query), terms.analyze(query), limit=limit, now=NOW, elapsed=elapsed, weights=WEIGHTS
+        term_vector(query), QueryTerms.of(query), limit=limit, now=NOW, elapsed=elapsed, weights=WEIGHTS
     )
 
 
@@ -250,6 +252,44 @@ def test_coverage_serves_what_is_sure_and_no_more() -> None:
     assert look_up(cache, question, limit=1).decision is Decision.MISS
 
 
+def test_totals_and_judgement_follow_what_the_model_reads() -> None:
+    """Where its model cannot read a query, words decide: for what is held, and for what may not be."""
+    hindi = [Stored(text="पुणे की ट्रेन"), Stored(text="train from Pune to Goa")]
+    totals = {}
+    for scripts in ((), ("latin",)):
+        cache = make_cache()
+        cache.adopt(fingerprint=FINGERPRINT, maximum_age=600, scripts=scripts)
+        claims = [rung_claim("user", hindi, complete=False), rung_claim("customer", [], complete=True)]
+        cache.apply(push(hindi, rungs=claims, covers=coverage("पुणे", floor=0.2)), elapsed=0.0)
+        found = look_up(cache, "पुणे", limit=1)
+        assert found.decision is Decision.SURE
+        totals[scripts] = found.found[0].ranked
+    share = keyword_share(QueryTerms.of("पुणे"), ("latin",))
+    assert totals["latin",].relevance == pytest.approx(
+        Fusion(3.0, share).relevance(
+            np.float32([totals["latin",].dense]), np.float32([totals["latin",].keyword])
+        )[0]
+    )
+    assert totals["latin",].relevance != pytest.approx(totals[()].relevance)
+
+
+def test_a_server_of_other_formulas_is_asked_for_every_read() -> None:
+    cache = make_cache()
+    cache.adopt(fingerprint=FINGERPRINT, maximum_age=600, scores_alike=False)
+    cache.apply(whole_rungs(FACTS), elapsed=0.0)
+    found = look_up(cache, "is Dana allergic to peanuts")
+    assert found.decision is Decision.MISS and found.found, "what is held may still help in an outage"
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.5, float("nan")])
+def test_a_coverage_of_no_share_that_there_is_withdraws_the_claims(share: float) -> None:
+    cache = make_cache()
+    damaged = coverage("peanuts", 0.1)
+    damaged.keyword_share = share
+    applied = cache.apply(whole_rungs(FACTS, covers=damaged), elapsed=0.0)
+    assert not applied.settled and look_up(cache, "peanuts").decision is Decision.MISS
+
+
 def test_coverages_are_bounded_and_of_one_model() -> None:
     cache = make_cache()
     for number in range(MAX_COVERAGES + 5):
@@ -273,7 +313,7 @@ def test_an_incomplete_rung_weighs_terms_by_the_servers_counts() -> None:
 def test_without_a_vector_keywords_alone_are_ranked() -> None:
     cache = make_cache()
     cache.apply(whole_rungs(FACTS), elapsed=0.0)
-    found = cache.lookup(None, ["peanut"], limit=1, now=NOW, elapsed=0.0, weights=WEIGHTS)
+    found = cache.lookup(None, QueryTerms.of("peanut"), limit=1, now=NOW, elapsed=0.0, weights=WEIGHTS)
     assert found.decision is Decision.MISS and ids(found) == [FACTS[0].id]
 
 
@@ -354,7 +394,7 @@ def brute_force(memories: list[Stored], query: str, *, limit: int) -> list[tuple
             servable_until=np.full(count, np.inf),
             depth=np.array([len(each.scope) for each in memories], np.int32),
         ),
-        WEIGHTS,
+        WEIGHTS.fused(Fusion.of(query_terms)),
         now=NOW,
         limit=limit,
     )

@@ -55,6 +55,14 @@ class TestReading:
         assert read.version == server.version and read.elapsed_ms > 0 and not read.reason
         assert len(server.calls["Search"]) == 1, "only the search asked the server"
 
+    async def test_a_server_of_other_formulas_is_asked(self, server: FakeServer, client: AsyncClient) -> None:
+        server.add(PEANUTS)
+        server.scoring_version += 1
+        async with client.session(SCOPE) as session:
+            assert await session.ready(10)
+            read = await session.read("does Dana have an allergy to peanuts")
+        assert (read.source, read.decision) == ("server", "miss") and read.items
+
     async def test_another_users_memories_are_never_seen(self, session: AsyncSession) -> None:
         read = await session.read("Eve allergic peanuts")
         assert EVE.id not in {item.memory.id for item in read.items}

@@ -20,6 +20,7 @@ FAKE_CARD = ModelCard(
     dimension=32,
     max_tokens=64,
     pooling=Pooling.MEAN,
+    scripts=("latin",),
 )
 
 _VOCABULARY = 2**31

@@ -1,6 +1,6 @@
 """A reranker without weights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,12 +18,19 @@ class WordReranker:
     """
 
     card = WORD_CARD
+    search_share = 0.5
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
 
     def tokenize(
-        self, query: str, document: str, *, truncate: bool, instruction: str | None = None
+        self,
+        query: str,
+        document: str,
+        *,
+        truncate: bool,
+        instruction: str | None = None,
+        term_weights: Mapping[str, float] | None = None,
     ) -> TokenizedText:
         words = document.split()
         asked = (instruction or query).split()

@@ -23,6 +23,9 @@ from precall.scoring.vectors import unit
 from tests.fakes.memories import indexed
 
 DIMENSION: Final = 16
+SCRIPTS: Final = ("latin",)
+"""That the model of this world reads."""
+
 LADDER: Final = Ladder(("customer", "user"))
 
 
@@ -55,8 +58,10 @@ class World:
         self.versions: dict[str, int] = {}
         self.history: dict[str, dict[int, dict[str, IndexedMemory]]] = {}
         """Tenant -> version -> id -> every memory that was current then."""
-        predictor = RecentTurns(embed, clock, items_per_query=self.settings.items_per_query)
-        self.anticipator = Anticipator(self.settings, [predictor], clock, SilentObserver(), "fingerprint")
+        predictor = RecentTurns(embed, clock, items_per_query=self.settings.items_per_query, scripts=SCRIPTS)
+        self.anticipator = Anticipator(
+            self.settings, [predictor], clock, SilentObserver(), "fingerprint", SCRIPTS
+        )
 
     def memory(self, memory_id: str, rung: Rung, text: str, **fields: object) -> IndexedMemory:
         return indexed(
@@ -87,7 +92,8 @@ class World:
         current.update((each.memory.id, each) for each in added)
         version = self.versions[tenant_id] = self.versions.get(tenant_id, 0) + 1
         self.history.setdefault(tenant_id, {})[version] = current
-        cause = (ChangeCause.SUPERSEDED if added else ChangeCause.DELETED) if gone else ChangeCause.WRITTEN
+        fresh = [each for each in added if each.memory.id not in {item.id for item in gone}]
+        cause = (ChangeCause.SUPERSEDED if fresh else ChangeCause.DELETED) if gone else ChangeCause.WRITTEN
         return self.anticipator.announce(Change(tenant_id, version, cause, added, gone, frozenset(terms)))
 
     def open_session(

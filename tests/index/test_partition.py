@@ -13,7 +13,6 @@ from precall.engine.errors import InvalidVector
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.index.selection import Selection
 from precall.engine.memory.memory import IndexedMemory
-from precall.scoring.fusion import KEYWORD_HALF, KEYWORD_SHARE
 from precall.scoring.ranking import RankingWeights, rank
 from tests.fakes.memories import DANA, NOW, clustered, indexed, moment, near, sentence
 
@@ -51,7 +50,8 @@ def brute_force(
         memory = each.memory
         if memory.servable_from <= now < memory.servable_until:
             bm25 = sum(weight * each.impacts.get(term, 0.0) for term, weight in term_weights.items())
-            relevance = (1 - KEYWORD_SHARE) * cosine + KEYWORD_SHARE * bm25 / (bm25 + KEYWORD_HALF)
+            fusion = weights.fusion
+            relevance = (1 - fusion.share) * cosine + fusion.share * bm25 / (bm25 + fusion.half)
             age = max(0.0, now - memory.event_time.timestamp())
             recency = 0.5 ** (age / weights.half_life_seconds)
             totals[memory.id] = (
@@ -247,13 +247,7 @@ def test_removed_vectors_leave_no_bytes_behind() -> None:
     rows = partition._set._vectors.astype(np.float16)
     assert not (rows == secret.vector).all(axis=1).any()
     assert not rows[len(partition) :].any()
-    codes = partition._codes
-    assert codes is not None and len(codes) == len(partition)
-    kept = codes._index.sa_encode(np.stack([e.vector for e in partition.all()]).astype(np.float32))
-    import faiss
-
-    raw = faiss.vector_to_array(codes._index.codes).reshape(-1, codes._index.code_size)
-    assert sorted(map(bytes, raw)) == sorted(map(bytes, kept))
+    partition.check_integrity()  # that every code is a held row's
     partition.apply(removed=[each.memory.id for each in held])
     assert len(partition) == 0 and not partition._set._vectors.any()
     partition.check_integrity()
@@ -313,3 +307,20 @@ class PartitionMachine(RuleBasedStateMachine):
 
 TestPartitionMachine = PartitionMachine.TestCase
 TestPartitionMachine.settings = settings(max_examples=10, stateful_step_count=12, deadline=None)
+
+
+def test_what_the_codes_describe_badly_is_found_all_the_same() -> None:
+    """An event long after those that the codes were made for counts for nothing in its code."""
+    partition = Partition(DANA, DIMENSION, PartitionSettings(exact_below=100))
+    held = memories(1_000)
+    now = NOW + 400 * DAY
+    asked = held[0].vector.astype(np.float32)
+    aside = np.random.default_rng(2).standard_normal(DIMENSION)
+    aside -= (aside @ asked) * asked
+    late = indexed("late", vector=0.45 * asked + 0.89 * aside / np.linalg.norm(aside), event=now)
+    partition.apply(added=held)
+    partition.apply(added=[late])
+    selection = Selection(RankingWeights(1.0, 0.0, 0.1), now, 2)
+    table = partition.candidates(asked, {}, selection)
+    found = rank(table, selection.weights, now=now, limit=2)
+    assert [table.ids[each.row] for each in found] == ["m0", "late"]

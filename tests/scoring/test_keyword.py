@@ -29,6 +29,17 @@ def test_scores_follow_the_formula() -> None:
     assert scores == pytest.approx(expected, rel=1e-5)
 
 
+def test_what_was_said_before_counts_less_and_only_so_far_back() -> None:
+    impacts = document_impacts(["yes"], [["trip"], ["visa"], ["ferry"]])
+    assert sorted(impacts, key=impacts.__getitem__, reverse=True) == ["yes", "trip", "visa"]
+    length = 1 + 0.7 + 0.5
+    norm = keyword.K1 * (1 - keyword.B + keyword.B * length / keyword.REFERENCE_LENGTH)
+    for term, frequency in (("yes", 1.0), ("trip", 0.7), ("visa", 0.5)):
+        assert impacts[term] == pytest.approx(frequency * (keyword.K1 + 1) / (frequency + norm))
+    again = document_impacts(["trip"], [["trip", "trip"]])
+    assert again["trip"] > document_impacts(["trip", "trip"])["trip"], "own words and earlier ones add up"
+
+
 def test_a_repeated_query_term_counts_once() -> None:
     statistics = Statistics(3, {"pune": 1})
     assert statistics.weights(["pune", "pune"]) == statistics.weights(["pune"])

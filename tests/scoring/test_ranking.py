@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from precall.scoring import fusion
+from precall.scoring.fusion import Fusion
 from precall.scoring.ranking import DAY_SECONDS, Candidates, RankingWeights, rank, recency
 
 NOW = 1_700_000_000.0
@@ -39,11 +39,11 @@ def order(table: Candidates, *, limit: int = 10, weights: RankingWeights | None 
 
 def test_parts_add_up_to_the_total() -> None:
     table = candidates(dense=[0.8], keyword=[4.0], importance=[0.9], event_seconds=[NOW - 30 * DAY_SECONDS])
-    (result,) = rank(table, RankingWeights(), now=NOW, limit=1)
+    weights = RankingWeights().fused(Fusion(half=6.0, share=0.75))
+    (result,) = rank(table, weights, now=NOW, limit=1)
     assert result.recency == pytest.approx(0.5)
-    assert result.keyword == pytest.approx(4.0 / (4.0 + fusion.KEYWORD_HALF))
-    share = fusion.KEYWORD_SHARE
-    assert result.relevance == pytest.approx((1 - share) * 0.8 + share * result.keyword)
+    assert result.keyword == pytest.approx(0.4)
+    assert result.relevance == pytest.approx(0.25 * 0.8 + 0.75 * 0.4)
     assert result.total == pytest.approx(0.7 * result.relevance + 0.2 * 0.9 + 0.1 * 0.5, rel=1e-5)
 
 

@@ -1,0 +1,54 @@
+"""The slots that have a facet, so that a filter costs a look-up and not a walk over every memory."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.index.filter import Facet, MemoryFilter, facets_of
+from precall.engine.index.slot_set import SlotSet
+from precall.engine.memory.memory import Memory
+
+
+class FacetIndex:
+    """Facet -> slots. Not thread-safe; its owner locks. A facet that no memory has leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Facet, SlotSet] = {}
+
+    def add(self, slot: int, memory: Memory) -> None:
+        for facet in facets_of(memory):
+            self._slots.setdefault(facet, SlotSet()).add(slot)
+
+    def remove(self, slot: int, memory: Memory, last: int, last_memory: Memory) -> None:
+        """``memory`` goes from ``slot``, and ``last_memory`` moves there from ``last``."""
+        for facet in facets_of(memory):
+            held = self._slots[facet]
+            held.drop(slot)
+            if not len(held):
+                del self._slots[facet]
+        if slot != last:
+            for facet in facets_of(last_memory):
+                held = self._slots[facet]
+                held.drop(last)
+                held.add(slot)
+
+    def mask(self, asked: MemoryFilter, event_seconds: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which rows pass, bool, shape ``(n,)``, given the event time of each in Unix seconds."""
+        passing = np.ones(len(event_seconds), np.bool_)
+        if asked.event_from is not None:
+            passing &= event_seconds >= asked.event_from.timestamp()
+        if asked.event_until is not None:
+            passing &= event_seconds < asked.event_until.timestamp()
+        for alternatives in asked.alternatives():
+            having = np.zeros(len(event_seconds), np.bool_)
+            for facet in alternatives:
+                if (held := self._slots.get(facet)) is not None:
+                    having[held.array()] = True
+            passing &= having
+        return passing
+
+    def check_integrity(self, memories: list[Memory]) -> None:
+        """Raise AssertionError unless this is what ``memories``, by slot, have; for tests."""
+        expected = {(facet, slot) for slot, memory in enumerate(memories) for facet in facets_of(memory)}
+        held = {(facet, slot) for facet, slots in self._slots.items() for slot in slots.array().tolist()}
+        assert held == expected
+        assert all(map(len, self._slots.values()))

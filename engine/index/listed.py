@@ -1,0 +1,255 @@
+"""Codes in lists, of which a search looks at those that may hold one of the best: FAISS' IVF by our choice of
+lists.
+
+A list holds what is alike in two ways: a cluster of vectors, and a tier of what importance and age add. With
+tiers the many memories that could only be found for their words are not read where the important ones are.
+"""
+
+from array import array
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.engine.index.clusters import Clusters
+from precall.engine.index.coder import Coded, Coder
+from precall.engine.index.codes import Nearest, Question
+from precall.engine.index.faiss_library import faiss_library
+from precall.engine.index.score_space import HALF_LIFE, ScoreSpace
+from precall.engine.index.slot_set import SlotSet
+from precall.scoring.ranking import RankingWeights
+
+TIER_QUANTILES: Final = (0.5, 0.8, 0.95)
+_LARGEST: Final = float(np.finfo(np.float32).max)
+_SMALLEST: Final = float(np.finfo(np.float32).tiny)
+_FIRST_LISTS: Final = 64
+"""Lists that are read to learn which others can matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRows:
+    """Rows of the score space ready to be appended: their codes, and the list of each, int64, ``(n,)``."""
+
+    rows: NDArray[np.float32]
+    coded: Coded
+    lists: NDArray[np.int64]
+
+    def first(self, count: int) -> "ListedRows":
+        coded = Coded(self.coded.codes[:count], self.coded.misfits[:count])
+        return ListedRows(self.rows[:count], coded, self.lists[:count])
+
+
+class ListedCodes:
+    """Not every code is looked at. A list is left out if, by its centre, its spread and its best importance
+    and age, none of its rows can be among the best; the spread is what 99 of 100 neighbours keep to, so now
+    and then one is missed. `Nearest.unseen` is as certain as that.
+    """
+
+    exhaustive = False
+
+    def __init__(self, coder: Coder, clusters: Clusters, tiers: NDArray[np.float32]) -> None:
+        """``tiers``: ascending, the least of importance and age together (`merit`) of every tier but the
+        lowest.
+        """
+        faiss = faiss_library()
+        self.coder = coder
+        self.misfits = SlotSet()
+        self.added = 0
+        self.clusters = clusters
+        self._tiers = tiers
+        lists = len(clusters) * (len(tiers) + 1)
+        self._coarse = faiss.IndexFlatIP(coder.space.width)  # FAISS wants one; the lists are chosen here
+        self._index: Any = faiss.IndexIVFScalarQuantizer(
+            self._coarse,
+            coder.space.width,
+            lists,
+            faiss.ScalarQuantizer.QT_8bit,
+            faiss.METRIC_INNER_PRODUCT,
+            False,
+        )
+        ranges = coder.ranges
+        faiss.copy_array_to_vector(np.concatenate([ranges.minimum, ranges.span]), self._index.sq.trained)
+        self._index.is_trained = True
+        self._invlists: Any = self._index.invlists
+        self._list_of = array("I")
+        self._offset_of = array("I")
+        # Upper bounds over a list's rows, never lowered: what only makes a search read a list in vain.
+        self._most_important = np.zeros(lists, np.float32)
+        self._freshest = np.zeros(lists, np.float32)
+        self._barred = np.full(lists, -np.inf, np.float32)  # 0 for a list that has ever held a row
+
+    def __len__(self) -> int:
+        return len(self._list_of)
+
+    def add(self, rows: NDArray[np.float32]) -> None:
+        self.append(self.prepare(rows))
+
+    def prepare(self, rows: NDArray[np.float32]) -> ListedRows:
+        """The slow part of `add`, which reads nothing that changes: any thread may do it, without the
+        lock.
+        """
+        return ListedRows(rows, self.coder.encode(rows), self._lists_for(rows))
+
+    def append(self, prepared: ListedRows) -> None:
+        for offset in range(len(prepared.rows)):
+            self._list_of.append(0)
+            self._offset_of.append(0)
+            self._put(len(self) - 1, prepared, offset)
+        self._index.ntotal = len(self)
+        self.added += len(prepared.rows)
+
+    def replace(self, slot: int, row: NDArray[np.float32]) -> None:
+        """Another row, shape ``(width,)``, takes the place of the one at ``slot``."""
+        self._take(slot)
+        self.misfits.drop(slot)
+        self._put(slot, self.prepare(row.reshape(1, -1)), 0)
+
+    def _put(self, slot: int, prepared: ListedRows, offset: int) -> None:
+        faiss = faiss_library()
+        number = int(prepared.lists[offset])
+        self._list_of[slot], self._offset_of[slot] = number, self._invlists.list_size(number)
+        self._invlists.add_entry(number, slot, faiss.swig_ptr(prepared.coded.codes[offset]))
+        if prepared.coded.misfits[offset]:
+            self.misfits.add(slot)
+        dimension = self.coder.space.dimension
+        importance, fresh = prepared.rows[offset, dimension : dimension + 2].tolist()
+        self._most_important[number] = max(self._most_important[number], importance)
+        self._freshest[number] = max(self._freshest[number], fresh)
+        self._barred[number] = 0
+
+    def _lists_for(self, rows: NDArray[np.float32]) -> NDArray[np.int64]:
+        cluster = self.clusters.assign(rows[:, : self.coder.space.dimension])
+        tier = np.searchsorted(self._tiers, merit(self.coder.space, rows), side="right")
+        lists: NDArray[np.int64] = cluster * (len(self._tiers) + 1) + tier
+        return lists
+
+    def remove(self, slot: int) -> None:
+        self._take(slot)
+        last = len(self) - 1
+        if slot != last:
+            self._list_of[slot], self._offset_of[slot] = self._list_of[last], self._offset_of[last]
+            ids, _ = self._entries(self._list_of[slot])
+            ids[self._offset_of[slot]] = slot
+        self._list_of.pop()
+        self._offset_of.pop()
+        self._index.ntotal = last
+        self.misfits.row_removed(slot, last)
+
+    def _take(self, slot: int) -> None:
+        """Take a slot's code out of its list, whose last one moves into the hole."""
+        number, offset = self._list_of[slot], self._offset_of[slot]
+        end = self._invlists.list_size(number) - 1
+        ids, codes = self._entries(number)
+        if offset != end:
+            ids[offset], codes[offset] = ids[end], codes[end]
+            self._offset_of[int(ids[offset])] = offset
+        codes[end] = 0
+        self._invlists.resize(number, end)
+
+    def _entries(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """A list's slots and codes, as views."""
+        faiss = faiss_library()
+        size, width = self._invlists.list_size(number), self._index.code_size
+        ids = faiss.rev_swig_ptr(self._invlists.get_ids(number), size)
+        return ids, faiss.rev_swig_ptr(self._invlists.get_codes(number), size * width).reshape(size, width)
+
+    def nearest(self, question: Question, count: int, allowed: NDArray[np.bool_] | None) -> Nearest:
+        faiss = faiss_library()
+        coder = self.coder
+        lifted = coder.space.query(question.vector, question.weights, question.now, coder.tolerance)
+        merits = self._merits(question)
+        far_side = float(merits.max())
+        dense = self._dense_bounds(question)
+        bounds = (merits.reshape(len(dense), -1) + dense[:, None]).reshape(-1)
+        faiss.omp_set_num_threads(1)
+        selector = None
+        if allowed is not None:
+            selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+        count = min(max(count, question.limit), len(self))
+        cut = max(len(bounds) - _FIRST_LISTS, 0)
+        first = np.argpartition(bounds, cut)[cut:]
+        slots, totals = self._scan(lifted.vector, first, count, selector)
+        bar = -_LARGEST
+        if len(totals) >= question.limit:
+            bar = float(np.partition(totals, -question.limit)[-question.limit]) - 2 * lifted.slack
+        bounds[first] = -np.inf
+        others = np.flatnonzero(bounds >= bar)
+        if len(others):
+            more_slots, more_totals = self._scan(lifted.vector, others, count, selector)
+            slots, totals = np.concatenate([slots, more_slots]), np.concatenate([totals, more_totals])
+            bounds[others] = -np.inf
+        order = np.argsort(-totals)[:count]
+        unseen = float(bounds.max())
+        if len(totals) >= count:
+            unseen = max(unseen, float(totals[order[-1]]))
+
+        def dense_bound(slots: NDArray[np.int64]) -> NDArray[np.float32]:
+            lists = np.frombuffer(self._list_of, np.uint32)[slots]
+            return dense[lists // (len(self._tiers) + 1)]
+
+        return Nearest(slots[order], totals[order], unseen, lifted.slack, lifted.aged, dense_bound, far_side)
+
+    def _merits(self, question: Question) -> NDArray[np.float32]:
+        """The most that importance and recency add to a row of each list, float32, shape ``(lists,)``."""
+        weights, space = question.weights, self.coder.space
+        fresh = self._freshest
+        if weights.half_life_seconds != HALF_LIFE:
+            power = np.float32(HALF_LIFE / weights.half_life_seconds)
+            fresh = np.maximum(fresh, np.float32(_SMALLEST)) ** power
+        with np.errstate(over="ignore"):
+            since = np.exp2(np.float32((space.origin - question.now) / weights.half_life_seconds))
+            grown: NDArray[np.float32] = fresh * np.minimum(since, np.float32(_LARGEST))
+        merits: NDArray[np.float32] = np.minimum(grown, np.float32(1))
+        merits *= np.float32(weights.recency)
+        merits += self._most_important * np.float32(weights.importance)
+        merits += self._barred
+        return merits
+
+    def _dense_bounds(self, question: Question) -> NDArray[np.float32]:
+        """The most that a cosine can be expected to add to a total, by cluster, float32."""
+        cosines = np.vecdot(self.clusters.centres, question.vector) + np.float32(self.clusters.spread)
+        weight = np.float32(question.weights.relevance * (1 - question.weights.fusion.share))
+        bounds: NDArray[np.float32] = np.maximum(cosines, np.float32(0)) * weight
+        return bounds
+
+    def _scan(
+        self, lifted: NDArray[np.float32], lists: NDArray[np.int64], count: int, selector: Any
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Slots and totals of the best ``count`` rows of these lists, in no order."""
+        faiss = faiss_library()
+        slots, totals = np.empty(count, np.int64), np.empty(count, np.float32)
+        lists = np.ascontiguousarray(lists, np.int64)
+        unused = np.zeros(
+            len(lists), np.float32
+        )  # distances of centres, which codes of whole vectors do not need
+        parameters = faiss.SearchParametersIVF(nprobe=len(lists), sel=selector)
+        self._index.search_preassigned_c(
+            1, faiss.swig_ptr(lifted), count, faiss.swig_ptr(lists), faiss.swig_ptr(unused),
+            faiss.swig_ptr(totals), faiss.swig_ptr(slots), False, parameters,
+        )  # fmt: skip
+        found = slots >= 0
+        return slots[found], totals[found]
+
+    def check_integrity(self, rows: NDArray[np.float32]) -> None:
+        assert len(self) == len(rows) == self._index.ntotal
+        coded = self.coder.encode(rows)
+        assert set(self.misfits.array().tolist()) == set(np.flatnonzero(coded.misfits).tolist())
+        importance = rows[:, self.coder.space.dimension]
+        for slot, (number, offset) in enumerate(zip(self._list_of, self._offset_of, strict=True)):
+            ids, codes = self._entries(number)
+            assert ids[offset] == slot and np.array_equal(codes[offset], coded.codes[slot])
+            assert self._most_important[number] >= importance[slot]
+        lists = self._index.nlist
+        assert sum(self._invlists.list_size(number) for number in range(lists)) == len(self)
+
+
+def merit(space: ScoreSpace, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What importance and age at the origin add to each row's total, by the default weights; float32,
+    ``(n,)``.
+    """
+    weights = RankingWeights()
+    importance, fresh = rows[:, space.dimension], rows[:, space.dimension + 1]
+    merits: NDArray[np.float32] = np.minimum(fresh, np.float32(1)) * np.float32(weights.recency)
+    merits += importance * np.float32(weights.importance)
+    return merits

@@ -1,0 +1,94 @@
+"""Vectors whose inner product with a query's is a memory's total, save what keywords add.
+
+    total = w_d * cosine + w_i * importance + w_r * 2 ** ((event - now) / h) + keywords
+
+The third part factors into 2 ** ((event - origin) / h), which is the memory's alone, and 2 ** ((origin - now)
+/ h), which is the query's. So two numbers more in each vector let FAISS choose by total instead of by cosine,
+whose best are seldom the best by total once importances and ages differ.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.scoring.ranking import RankingWeights
+
+HALF_LIFE: Final = RankingWeights().half_life_seconds
+HEADROOM: Final = 2.0
+"""The largest freshness with a code: events up to one half-life after the origin have theirs."""
+
+_LANES: Final = 8
+"""FAISS takes so many dimensions at a time, and is slow where they do not divide a vector's length."""
+
+_FARTHEST_ORIGIN: Final = 3.0
+"""Half-lives before the origin from which a question may be asked: its coding error grows as the power of
+2.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A query in the score space: ``vector``, float32 of shape ``(width,)``, and how far to trust its
+    products.
+
+    For a row whose code is within the space's tolerance, ``product`` is what the codes give:
+
+        ``product - slack <= w_d * cosine + w_i * importance + recency part <= product + slack``
+
+    where the recency part is left out if ``aged`` is False. An event after ``now`` counts for more in the
+    product than it does in the formula.
+    """
+
+    vector: NDArray[np.float32]
+    slack: float
+    aged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSpace:
+    """``dimension``: of the unit vectors. ``origin``: Unix seconds of an event whose freshness is 1."""
+
+    dimension: int
+    origin: float
+
+    @property
+    def width(self) -> int:
+        return -(-(self.dimension + 2) // _LANES) * _LANES
+
+    def rows(
+        self,
+        vectors: NDArray[np.floating],
+        importance: NDArray[np.float32],
+        event_seconds: NDArray[np.float64],
+    ) -> NDArray[np.float32]:
+        """Rows of the space, float32, shape ``(n, width)``; ``vectors`` are unit vectors, shape ``(n,
+        dimension)``.
+        """
+        lifted = np.zeros((len(vectors), self.width), np.float32)
+        lifted[:, : self.dimension] = vectors
+        lifted[:, self.dimension] = importance
+        lifted[:, self.dimension + 1] = self.freshness(event_seconds)
+        return lifted
+
+    def freshness(self, event_seconds: NDArray[np.float64]) -> NDArray[np.float32]:
+        """``2 ** ((event - origin) / HALF_LIFE)``, cut where it is far beyond what has a code."""
+        ages = np.minimum((event_seconds - self.origin) / HALF_LIFE, 8.0)
+        return np.exp2(ages).astype(np.float32)
+
+    def query(
+        self, vector: NDArray[np.float32], weights: RankingWeights, now: float, tolerance: float
+    ) -> Lifted:
+        """``tolerance``: the most that a row's unit vector lies from its code's."""
+        dense = weights.relevance * (1 - weights.fusion.share)
+        aged = weights.half_life_seconds == HALF_LIFE and self.origin - now <= _FARTHEST_ORIGIN * HALF_LIFE
+        recency = weights.recency * 2.0 ** ((self.origin - now) / HALF_LIFE) if aged else 0.0
+        lifted = np.zeros(self.width, np.float32)
+        lifted[: self.dimension] = vector
+        lifted[: self.dimension] *= np.float32(dense)
+        lifted[self.dimension] = weights.importance
+        lifted[self.dimension + 1] = recency
+        # By Cauchy and Schwarz for the vector; half a code's step for the two numbers beside it.
+        slack = dense * tolerance + (weights.importance + recency * HEADROOM) / 509
+        return Lifted(lifted, slack + 1e-5, aged)
