@@ -111,7 +111,7 @@ async def run_mixed(run: MixedRun, encoder: Encoder, texts: Sequence[str], folde
     ledger = AnswerLedger(run.requests, await asyncio.to_thread(_vectors, encoder, texts))
     requests = Mixture().requests(run.requests, texts, run.seed)
     batching = BatchingSettings(max_waiting_tokens=_WAITING_TOKENS)
-    settings = ServerSettings(data_dir=folder, port=0, metrics_port=0)
+    settings = ServerSettings.load({"data_dir": folder, "port": 0, "metrics_port": 0}, environment={})
     threads = set(threading.enumerate())
     memory: list[float] = []
     begin = time.perf_counter()

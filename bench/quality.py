@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from precall.bench.fusion import FITTED_ON
 from precall.bench.locomo import load_conversations
+from precall.bench.quality_accurate import AccurateMethod
 from precall.bench.quality_measures import Interval, QueryMeasures, interval, judge
-from precall.bench.quality_methods import METHODS, EncodedSet
+from precall.bench.quality_methods import METHODS, EncodedSet, Methods
 from precall.bench.quality_sets import ALL, LOADERS, LabelledSet, conversation_set
 from precall.bench.quality_vectors import VectorCache
 from precall.bench.results import Measurement, append_results
@@ -77,28 +78,28 @@ def load_sets(data: Path, names: Sequence[str]) -> list[LabelledSet]:
     return sets
 
 
-def report(sets: Iterable[LabelledSet], vectors: VectorCache) -> list[CaseReport]:
+def report(sets: Iterable[LabelledSet], vectors: VectorCache, methods: Methods = METHODS) -> list[CaseReport]:
     """A row for all queries of each name, and one a case where a set has several."""
     parts: dict[str, list[tuple[NDArray[np.str_], dict[str, QueryMeasures]]]] = {}
     for labelled in sets:
         cases = np.array([query.case for query in labelled.queries])
-        parts.setdefault(labelled.name, []).append((cases, measure(labelled, vectors)))
+        parts.setdefault(labelled.name, []).append((cases, measure(labelled, vectors, methods)))
     reports = []
     for name, measured in parts.items():
         cases = np.concatenate([cases for cases, _ in measured])
-        methods = {
+        measures = {
             method: QueryMeasures.concatenate([of_set[method] for _, of_set in measured])
-            for method in METHODS
+            for method in methods
         }
-        reports.append(CaseReport(name, ALL, methods))
+        reports.append(CaseReport(name, ALL, measures))
         reports += [
-            CaseReport(name, case, {method: each.where(cases == case) for method, each in methods.items()})
+            CaseReport(name, case, {method: each.where(cases == case) for method, each in measures.items()})
             for case in sorted(set(cases.tolist()) - {ALL})
         ]
     return reports
 
 
-def measure(labelled: LabelledSet, vectors: VectorCache) -> dict[str, QueryMeasures]:
+def measure(labelled: LabelledSet, vectors: VectorCache, methods: Methods) -> dict[str, QueryMeasures]:
     """Method -> its measures on one set."""
     encoded = EncodedSet(
         labelled,
@@ -107,18 +108,18 @@ def measure(labelled: LabelledSet, vectors: VectorCache) -> dict[str, QueryMeasu
         scripts=vectors.scripts,
     )
     relevant = [query.relevant for query in labelled.queries]
-    return {name: judge(score(encoded), relevant) for name, score in METHODS.items()}
+    return {name: judge(score(encoded), relevant) for name, score in methods.items()}
 
 
 def print_reports(reports: Sequence[CaseReport]) -> None:
     """One block a measure: a row a case, a column a method, and how far FAST is above the best peer."""
     for metric in ("recall@10", "recall@50", "nDCG@10"):
-        head = "  ".join(f"{name:>7}" for name in METHODS)
+        head = "  ".join(f"{name:>8}" for name in reports[0].methods)
         extra = "  FAST - best peer (95 %)" if metric == "nDCG@10" else ""
         print(f"\n{metric:<30} queries  {head}{extra}")
         for each in reports:
             values = (_columns(measures)[metric].mean() for measures in each.methods.values())
-            row = "  ".join(f"{value:7.3f}" for value in values)
+            row = "  ".join(f"{value:8.3f}" for value in values)
             if extra:
                 gain = each.gain
                 row += f"  {each.best_peer}: {gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
@@ -145,11 +146,19 @@ def main() -> None:
         help="where vectors are kept between runs (default: %(default)s)",
     )
     parser.add_argument("--csv", type=Path, help="append the rows to this file")
+    parser.add_argument(
+        "--accurate", action="store_true", help="add a column for ACCURATE search on the small reranker: slow"
+    )
     arguments = parser.parse_args()
     from precall.engine.encoding.loading import load_default_encoder
 
     vectors = VectorCache(load_default_encoder().encoder, arguments.vectors)
-    reports = report(load_sets(arguments.data, arguments.sets), vectors)
+    methods: Methods = METHODS
+    if arguments.accurate:
+        from precall.engine.encoding.late_interaction import LateInteractionReranker
+
+        methods = {**METHODS, "ACCURATE": AccurateMethod(LateInteractionReranker())}
+    reports = report(load_sets(arguments.data, arguments.sets), vectors, methods)
     print_reports(reports)
     if arguments.csv:
         append_results(arguments.csv, [row for each in reports for row in each.measurements()])

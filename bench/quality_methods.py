@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,13 +79,18 @@ def score_rank_fusion(encoded: EncodedSet) -> Scores:
     return sum((1 / (RRF_CONSTANT + rank) for rank in ranks), np.zeros(ranks[0].shape)).astype(np.float32)
 
 
-def score_keyword_leg(encoded: EncodedSet) -> Scores:
-    """The keyword half of FAST, with what was said just before a memory in its weights."""
-    labelled = encoded.labelled
+def keyword_index(labelled: LabelledSet) -> KeywordIndex:
+    """The set's memories as a partition has them; a memory's slot is its row."""
     terms = [analyze(text) for text in labelled.memories]
     index = KeywordIndex()
     for row, own in enumerate(terms):
         index.add(document_impacts(own, [terms[earlier] for earlier in _before(labelled.context, row)]))
+    return index
+
+
+def score_keyword_leg(encoded: EncodedSet) -> Scores:
+    """The keyword half of FAST, with what was said just before a memory in its weights."""
+    index = keyword_index(encoded.labelled)
     statistics = index.statistics()
     return np.stack(
         [index.scores(statistics.weights(analyze(query.text))) for query in encoded.labelled.queries]
@@ -107,7 +112,9 @@ def fuse(encoded: EncodedSet, keyword: Scores) -> Scores:
     return np.stack(relevances)
 
 
-METHODS: Final[Mapping[str, Callable[[EncodedSet], Scores]]] = MappingProxyType(
+Methods: TypeAlias = Mapping[str, Callable[[EncodedSet], Scores]]
+
+METHODS: Final[Methods] = MappingProxyType(
     {
         "BM25": score_bm25,
         "dense": score_dense,

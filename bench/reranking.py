@@ -19,12 +19,13 @@ from precall.bench.results import Measurement, append_results, print_measurement
 from precall.engine.encoding.encoder import Encoder, TextRole
 from precall.engine.encoding.late_interaction import LateInteractionReranker
 from precall.engine.encoding.loading import load_default_encoder
+from precall.engine.retrieval.accurate import DEFAULT_CANDIDATES
 from precall.scoring.fusion import Fusion, keyword_share
-from precall.scoring.keyword import KeywordIndex, document_impacts
+from precall.scoring.keyword import CONTEXT_SHARES, KeywordIndex, document_impacts
 from precall.scoring.query_terms import QueryTerms
 from precall.scoring.terms import analyze
 
-CANDIDATES: Final = 50
+CANDIDATES: Final = DEFAULT_CANDIDATES
 """The best of FAST search, which the reranker puts in a new order."""
 
 SHARES: Final = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -35,7 +36,8 @@ LIMIT: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class RerankedQuestion:
-    """Candidates in FAST's order; ``fast``, ``plain`` and ``weighed`` are their scores, float32, shape (n,).
+    """``share``: what a search ships for it. Candidates in FAST's order; ``fast``, ``plain`` and ``weighed``
+    are their scores, float32, shape (n,).
 
     ``plain``: the reranker told nothing of the corpus. ``weighed``: told how rare the query's terms are.
     """
@@ -43,6 +45,7 @@ class RerankedQuestion:
     set_name: str
     is_fitted: bool
     relevant: frozenset[int]
+    share: float
     candidates: NDArray[np.int64]
     fast: NDArray[np.float32]
     plain: NDArray[np.float32]
@@ -77,9 +80,7 @@ def rerank(
     encoder: Encoder, reranker: LateInteractionReranker, corpus: RetrievalSet
 ) -> list[RerankedQuestion]:
     """FAST's candidates as a search without importance and recency finds them, and every score of them."""
-    index = KeywordIndex()
-    for document in corpus.documents:
-        index.add(document_impacts(analyze(document)))
+    index = _index(corpus)
     statistics = index.statistics()
     texts = [question.text for question in corpus.questions]
     cosines = encode(encoder, texts, TextRole.QUERY) @ encode(encoder, corpus.documents, TextRole.DOCUMENT).T
@@ -103,19 +104,45 @@ def rerank(
     scores = iter(np.split(reranker.score(pairs).scores, np.cumsum(np.repeat([len(b) for b in chosen], 2))))
     return [
         RerankedQuestion(
-            corpus.name, question.is_fitted, question.relevant, best, relevance, next(scores), next(scores)
+            corpus.name,
+            question.is_fitted,
+            question.relevant,
+            reranker.search_share(len(QueryTerms.of(question.text).terms)),
+            best,
+            relevance,
+            next(scores),
+            next(scores),
         )
         for question, best, relevance in zip(corpus.questions, chosen, fast, strict=True)
     ]
 
 
-def mean(questions: Sequence[RerankedQuestion], metric: str, share: float, *, weighed: bool) -> float:
+def _index(corpus: RetrievalSet) -> KeywordIndex:
+    terms = [analyze(document) for document in corpus.documents]
+    context = corpus.context or [None] * len(terms)
+    index = KeywordIndex()
+    for place, own in enumerate(terms):
+        before: list[list[str]] = []
+        earlier = context[place]
+        while earlier is not None and len(before) < len(CONTEXT_SHARES):
+            before.append(terms[earlier])
+            earlier = context[earlier]
+        index.add(document_impacts(own, before))
+    return index
+
+
+def mean(questions: Sequence[RerankedQuestion], metric: str, share: float | None, *, weighed: bool) -> float:
+    """``share`` None: each question's own, which a search ships."""
     measure = METRICS[metric]
-    return float(np.mean([measure(each, each.mixed(share, weighed=weighed)) for each in questions]))
+    figures = [
+        measure(each, each.mixed(each.share if share is None else share, weighed=weighed))
+        for each in questions
+    ]
+    return float(np.mean(figures))
 
 
 def report(name: str, questions: Sequence[RerankedQuestion]) -> list[Measurement]:
-    """Print the whole grid of one half of one set; rows of FAST and of the shares that a search may ship."""
+    """Print the whole grid of one half of one set; rows of what a search ships, beside FAST."""
     metric = "nDCG@10" if name.startswith("scifact") else "recall@10"
     measurements = []
     for shown in METRICS:
@@ -123,11 +150,13 @@ def report(name: str, questions: Sequence[RerankedQuestion]) -> list[Measurement
             figures = [mean(questions, shown, share, weighed=weighed) for share in SHARES]
             told = "weighed" if weighed else "plain"
             grid = "  ".join(f"{s:.1f}: {figure:.4f}" for s, figure in zip(SHARES, figures, strict=True))
+            shipped = mean(questions, shown, None, weighed=weighed)
+            grid += f"  shipped: {shipped:.4f}"
             print(f"{name:<18} {len(questions):>4} {shown:<9} {told:<8} {grid}", flush=True)
             if shown == metric:
-                fast, alone = figures[0], figures[-1]
+                gain = shipped / figures[0]
                 measurements.append(
-                    Measurement("rerank", f"{name} {told}", metric, alone, "share", "FAST", alone / fast)
+                    Measurement("rerank", f"{name} {told}", metric, shipped, "share", "FAST", gain)
                 )
     return measurements
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from precall.bench.locomo import LocomoConversation, load_conversations
 
@@ -27,11 +27,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSet:
-    """Questions over one corpus. ``name`` is that of the data, shared by the corpora that are averaged."""
+    """Questions over one corpus. ``name`` is that of the data, shared by the corpora that are averaged.
+
+    ``context``: per document the place of what was said just before it, None for nothing; empty: for all of
+    them nothing.
+    """
 
     name: str
     documents: Sequence[str]
     questions: Sequence[Question]
+    context: Sequence[int | None] = ()
 
 
 def locomo(folder: Path) -> list[RetrievalSet]:
@@ -50,7 +55,16 @@ def _conversation(conversation: LocomoConversation) -> RetrievalSet:
         for each in conversation.questions
         if each.evidence
     ]
-    return RetrievalSet("locomo", [f"{turn.speaker}: {turn.text}" for turn in conversation.turns], questions)
+    turns = conversation.turns
+    return RetrievalSet(
+        "locomo",
+        [f"{turn.speaker}: {turn.text}" for turn in turns],
+        questions,
+        [
+            place - 1 if place and turns[place - 1].session == turn.session else None
+            for place, turn in enumerate(turns)
+        ],
+    )
 
 
 def scifact(folder: Path) -> list[RetrievalSet]:
@@ -115,7 +129,7 @@ def madial(folder: Path) -> list[RetrievalSet]:
     return [RetrievalSet("madial", list(memories.values()), questions)]
 
 
-def _json_lines(path: Path) -> list[dict[str, object]]:
+def _json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 

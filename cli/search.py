@@ -20,6 +20,16 @@ def search(
     scope: ScopeOption = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Most results.")] = 10,
     truncate: Annotated[bool, typer.Option(help="Cut a text that is too long for the model.")] = False,
+    accurate: Annotated[
+        bool, typer.Option("--accurate", help="Have the server's reranker judge more candidates: slower.")
+    ] = False,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"],
+            help="Answer as the memories stood at this moment (UTC unless it says otherwise).",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     target: Target = DEFAULT_TARGET,
     api_key: ApiKey = None,
@@ -28,7 +38,16 @@ def search(
     levels = parse_scope(scope)
     if not levels:
         raise typer.BadParameter("name the rung to search from, e.g. --scope user=dana", param_hint="--scope")
-    response = _search(target, require_key(api_key), text, levels, limit=limit, truncate=truncate)
+    response = _search(
+        target,
+        require_key(api_key),
+        text,
+        levels,
+        limit=limit,
+        truncate=truncate,
+        accurate=accurate,
+        as_of=_in_utc(as_of),
+    )
     if as_json:
         typer.echo(json.dumps(_as_plain(response), indent=2, ensure_ascii=False))
     else:
@@ -36,7 +55,15 @@ def search(
 
 
 def _search(
-    target: str, api_key: str, text: str, levels: dict[str, str], *, limit: int, truncate: bool
+    target: str,
+    api_key: str,
+    text: str,
+    levels: dict[str, str],
+    *,
+    limit: int,
+    truncate: bool,
+    accurate: bool,
+    as_of: datetime | None,
 ) -> "retrieval_pb2.SearchResponse":
     # Imported here: gRPC takes longer to load than --help may take.
     from precall.client import arguments, convert
@@ -48,12 +75,22 @@ def _search(
         query=arguments.text(text, "the text"),
         limit=limit,
         truncate=truncate,
+        mode=retrieval_pb2.SEARCH_MODE_ACCURATE if accurate else retrieval_pb2.SEARCH_MODE_FAST,
     )
+    if as_of is not None:
+        request.as_of.CopyFrom(convert.moment_to_wire(as_of, name="as_of"))
     return call_server(
         target,
         api_key,
         lambda transport, _: transport.call(SEARCH, request, deadline_seconds=DEADLINE_SECONDS),
     )
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """The same moment; one without a zone is UTC's."""
+    if moment is None or moment.tzinfo is not None:
+        return moment
+    return moment.replace(tzinfo=UTC)
 
 
 def _print_table(response: "retrieval_pb2.SearchResponse") -> None:
@@ -62,7 +99,9 @@ def _print_table(response: "retrieval_pb2.SearchResponse") -> None:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1))
-    for heading in ("#", "score", "rel.", "imp.", "rec."):
+    accurate = any(result.score.HasField("rerank") for result in response.results)
+    headings = ("#", "score", "rel.", "imp.", "rec.", "rerank")
+    for heading in headings if accurate else headings[:-1]:
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in ("rung", "found by", "age"):
         table.add_column(heading, no_wrap=True)
@@ -76,6 +115,7 @@ def _print_table(response: "retrieval_pb2.SearchResponse") -> None:
             f"{score.relevance:.2f}",
             f"{score.importance:.2f}",
             f"{score.recency:.2f}",
+            *([f"{score.rerank:.2f}"] if accurate else []),
             escape(result.rung),
             "both" if len(result.legs) == 2 else ", ".join(result.legs),
             _age((now - result.memory.event_time.ToDatetime(UTC)).total_seconds()),
@@ -83,6 +123,8 @@ def _print_table(response: "retrieval_pb2.SearchResponse") -> None:
         )
     console = Console()
     console.print(table)
+    if response.parts:
+        console.print("\nsearched in parts: " + " | ".join(map(escape, response.parts)), highlight=False)
     times = "  ".join(
         f"{timing.stage} {timing.duration.ToMicroseconds() / 1000:.1f} ms" for timing in response.timings
     )

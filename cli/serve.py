@@ -40,10 +40,13 @@ def serve(
         int | None, Flag(help="Longest text in tokens; Qwen3 only (default the model's).")
     ] = None,
     reranker: Annotated[
-        str | None, Flag(help="A hub name like Qwen/Qwen3-Reranker-0.6B, or a folder (default none).")
+        str | None, Flag(help="minilm, a hub name like Qwen/Qwen3-Reranker-0.6B, or a folder (default none).")
     ] = None,
     reranker_max_tokens: Annotated[
         int | None, Flag(help="Longest prompt of the reranker in tokens (default 8192).")
+    ] = None,
+    rerank_candidates: Annotated[
+        int | None, Flag(help="Memories that the reranker reads for one search (default 100).")
     ] = None,
     threads: Annotated[int | None, Flag(help="Threads of a forward pass (default by processors).")] = None,
     cache_dir: Annotated[Path | None, Flag(help="Folder of exported models (default user cache).")] = None,
@@ -56,6 +59,12 @@ def serve(
     ] = None,
     complete_below: Annotated[
         int | None, Flag(help="Push a rung whole up to so many memories (default 2000).")
+    ] = None,
+    memory_budget_mb: Annotated[
+        int | None, Flag(help="MB of memories kept in memory, the latest used (default 2048).")
+    ] = None,
+    max_open_files: Annotated[
+        int | None, Flag(help="Tenants whose files stay open while nobody uses them (default 200).")
     ] = None,
     max_message_bytes: Annotated[int | None, Flag(help="Largest message (default 67108864).")] = None,
     max_batch: Annotated[int | None, Flag(help="Most texts or memories in a request (default 1000).")] = None,
@@ -89,10 +98,12 @@ def serve(
 
     from precall.server.app import Endpoints
     from precall.server.app import serve as run
+    from precall.server.descriptors import raise_descriptor_limit
     from precall.server.logging import configure_logging
     from precall.server.settings import ServerSettings
 
     settings = ServerSettings.load(flags, config)
+    raise_descriptor_limit(settings.max_open_files)
     configure_logging(settings.log_level, settings.log_format)
 
     def announce(endpoints: Endpoints) -> None:

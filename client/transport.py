@@ -1,8 +1,9 @@
 """The channel to the server: credentials, deadlines, and the one rule of what is tried again."""
 
 import asyncio
+import random
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import grpc
@@ -15,6 +16,7 @@ from precall.client.options import ClientOptions
 
 _RETRY_INITIAL_SECONDS = 0.05
 _RETRY_MAXIMUM_SECONDS = 2.0
+_PUSHBACK_SPREAD = 0.5
 _LONGEST_DEADLINE_SECONDS = 365 * 86_400.0
 """gRPC's clock overflows far beyond it, and an endless deadline would have passed at once."""
 
@@ -37,7 +39,13 @@ class Transport:
         api_key: str,
         options: ClientOptions,
         tls: grpc.ChannelCredentials | None = None,
+        draw: Callable[[], float] = random.random,
     ) -> None:
+        """``draw``: a number in [0, 1) each time, which spreads the tries of many clients.
+
+        Raises ConfigurationError.
+        """
+        self._draw = draw
         self._address, self._credentials = _resolve(target, tls)
         if not api_key or not api_key.isascii() or any(character.isspace() for character in api_key):
             raise ConfigurationError("api_key is empty or holds characters that no key has")
@@ -77,7 +85,7 @@ class Transport:
                 )
             except grpc.aio.AioRpcError as failure:
                 error = from_rpc_error(failure)
-                wait = _wait_before_retry(error, backoff) if retry else None
+                wait = wait_before_retry(error, backoff, self._draw()) if retry else None
                 if wait is None or loop.time() + wait >= end:
                     raise error from failure
             await asyncio.sleep(wait)
@@ -123,12 +131,17 @@ class Transport:
         )
 
 
-def _wait_before_retry(error: PrecallError, backoff: Backoff) -> float | None:
-    """Seconds, or None when the error must not be tried again."""
+def wait_before_retry(error: PrecallError, backoff: Backoff, drawn: float) -> float | None:
+    """Seconds, or None when the error must not be tried again.
+
+    A server tells all whom it refuses the same seconds. They come back spread over half as many more, by
+    ``drawn``, which is in [0, 1), and none of them sooner than it was told.
+    """
     if error.code is grpc.StatusCode.UNAVAILABLE:
         return backoff.next()
     if isinstance(error, Overloaded):
-        return error.retry_after_seconds
+        after = error.retry_after_seconds
+        return None if after is None else after * (1.0 + _PUSHBACK_SPREAD * drawn)
     return None
 
 

@@ -19,7 +19,9 @@ class ChangeCause(Enum):
 class Change:
     """Memories that became current and that ceased to be, at one version of one tenant.
 
-    ``removed_terms``: the keyword terms of the removed ones, whose frequencies fell.
+    One that is in both has other keyword weights now, and everything else of it stands: whoever holds it
+    drops it and gets it again. ``removed_terms``: the keyword terms of the removed ones, whose frequencies
+    fell.
     """
 
     tenant_id: str

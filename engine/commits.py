@@ -16,7 +16,7 @@ from precall.engine.change import Change, ChangeCause
 from precall.engine.index.partition import Partition
 from precall.engine.memory.group import AskedWrite
 from precall.engine.memory.ladder import Rung
-from precall.engine.memory.outcomes import DeleteOutcome, NetEffect, WriteOutcome
+from precall.engine.memory.outcomes import DeleteOutcome, NetEffect, RemovedMemory, WriteOutcome
 from precall.engine.memory.store import TenantStore
 from precall.engine.memory.write_queue import WriteQueue
 
@@ -130,7 +130,14 @@ class Commits:
             outcome = await asyncio.to_thread(store)
             if outcome.replayed:
                 return _Committed(outcome, None)
-            change = Change(self._store.tenant_id, outcome.version, cause, removed=outcome.removed)
+            reweighed = outcome.reweighed
+            change = Change(
+                self._store.tenant_id,
+                outcome.version,
+                cause,
+                added=reweighed,
+                removed=(*outcome.removed, *map(RemovedMemory.of, reweighed)),
+            )
             return _Committed(outcome, self._announce(await asyncio.to_thread(self._apply, change)))
 
     def _store_writes(self, writes: Sequence[AskedWrite]) -> _Applied:
@@ -140,7 +147,13 @@ class Commits:
             return _Applied(results, None)
         effect = NetEffect.of(outcomes)
         cause = ChangeCause.SUPERSEDED if effect.removed else ChangeCause.WRITTEN
-        change = Change(self._store.tenant_id, outcomes[-1].version, cause, effect.added, effect.removed)
+        change = Change(
+            self._store.tenant_id,
+            outcomes[-1].version,
+            cause,
+            added=(*effect.added, *effect.reweighed),
+            removed=(*effect.removed, *map(RemovedMemory.of, effect.reweighed)),
+        )
         return _Applied(results, self._apply(change))
 
     def _announce(self, change: Change) -> Confirmation:

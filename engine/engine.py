@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,9 @@ from precall.engine.index.partition import PartitionSettings
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.registry import TenantRegistry
 from precall.engine.memory.store import TenantStore
+from precall.engine.residency import Residency, ResidencyObserver, ResidencySettings
 from precall.engine.retrieval.canary import RecallCanary, RecallObserver
+from precall.engine.retrieval.past import Past
 from precall.engine.tenant import Tenant
 
 
@@ -39,6 +42,7 @@ class EngineSettings:
     anticipation: AnticipationSettings = field(default_factory=AnticipationSettings)
     partitions: PartitionSettings = field(default_factory=PartitionSettings)
     batching: BatchingSettings = field(default_factory=BatchingSettings)
+    residency: ResidencySettings = field(default_factory=ResidencySettings)
     expiry_seconds: float = 30.0
 
 
@@ -54,12 +58,17 @@ class Engine:
         batch_observer: BatchObserver | None = None,
         anticipation_observer: AnticipationObserver | None = None,
         recall_observer: RecallObserver | None = None,
+        residency_observer: ResidencyObserver | None = None,
     ) -> None:
         self.settings = settings
         self.encoder = encoder
         self.clock = clock or SystemClock()
         self.batcher = Batcher(encoder, settings.batching, observer=batch_observer)
-        self.registry = TenantRegistry(settings.data_dir, clock=self.clock.wall)
+        self.registry = TenantRegistry(
+            settings.data_dir, clock=self.clock.wall, open_files=settings.residency.open_files
+        )
+        self.residency = Residency(settings.residency.budget_bytes, residency_observer)
+        self._loads = asyncio.Semaphore(settings.residency.loads_at_once)
         self.anticipator = Anticipator(
             settings.anticipation,
             [
@@ -76,9 +85,10 @@ class Engine:
             encoder.card.scripts,
         )
         self._canary = RecallCanary(recall_observer)
+        self._past = Past()
         self._tenants: dict[str, Tenant] = {}
         self._expiry = ExpirySweep(lambda: list(self._tenants.values()), settings.expiry_seconds)
-        self._opening = asyncio.Lock()
+        self._openings: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._leaving: set[str] = set()
 
     async def start(self) -> None:
@@ -91,43 +101,29 @@ class Engine:
         self._canary.close()
         await self.anticipator.drain(grace_seconds=0)
         await self.batcher.close()
-        async with self._opening:
-            for tenant in self._tenants.values():
-                await tenant.close(lease_seconds=self.anticipator.longest_lease)
-            self._tenants.clear()
-            self.registry.close()
+        for tenant in list(self._tenants.values()):
+            await tenant.close(lease_seconds=self.anticipator.longest_lease)
+        self._tenants.clear()
+        self.registry.close()  # from here on it refuses what was about to be opened
 
     async def create_tenant(self, tenant_id: str, ladder: Ladder) -> Tenant:
         """Raises AlreadyExists or InvalidInput."""
-        async with self._opening:
-            card = self.encoder.card
-            store = await asyncio.to_thread(
-                self.registry.create,
-                tenant_id,
-                ladder=ladder,
-                model_fingerprint=card.fingerprint,
-                dimension=card.dimension,
-            )
-            return self._attach(store)
+        async with self._opening(tenant_id):
+            tenant = await asyncio.to_thread(self._create, tenant_id, ladder)
+            self._tenants[tenant_id] = tenant
+            return tenant
 
     async def tenant(self, tenant_id: str) -> Tenant:
         """The tenant, opened if need be. Raises TenantNotFound, TenantQuarantined, FingerprintMismatch."""
         tenant = self._tenants.get(tenant_id)
         if tenant is not None:
             return tenant
-        async with self._opening:
+        async with self._opening(tenant_id), self._loads:
             if tenant_id in self._leaving:
                 raise _not_found(tenant_id)
-            if tenant_id in self._tenants:
-                return self._tenants[tenant_id]
-            store = await asyncio.to_thread(self.registry.open, tenant_id)
-            if store.model_fingerprint != self.encoder.card.fingerprint:
-                store.close()
-                raise FingerprintMismatch(
-                    f"tenant {tenant_id} was indexed by model {store.model_fingerprint}, this server runs "
-                    f"{self.encoder.card.fingerprint}: start it with that model, or migrate the tenant"
-                )
-            return self._attach(store)
+            if tenant_id not in self._tenants:
+                self._tenants[tenant_id] = await asyncio.to_thread(self._open, tenant_id)
+            return self._tenants[tenant_id]
 
     async def delete_tenant(self, tenant_id: str) -> None:
         """Destroy a tenant: its sessions, every cached copy, its files. Raises TenantNotFound.
@@ -153,18 +149,51 @@ class Engine:
         return self.registry.list()
 
     def is_open(self, tenant_id: str) -> bool:
-        return tenant_id in self._tenants
+        """Whether its file is open or some of it in memory; else it is cold, and the first read loads it."""
+        tenant = self._tenants.get(tenant_id)
+        return tenant is not None and (tenant.in_memory > 0 or self.registry.is_open(tenant_id))
 
     @property
     def open_tenants(self) -> int:
-        return len(self._tenants)
+        """Tenants whose files are open now."""
+        return self.registry.open_files
 
-    def _attach(self, store: TenantStore) -> Tenant:
-        tenant = Tenant(
-            store, self.batcher, self.anticipator, self.clock, self.settings.partitions, self._canary
+    def _opening(self, tenant_id: str) -> asyncio.Lock:
+        """A tenant is made or opened once at a time, and no tenant waits for another."""
+        return self._openings.setdefault(tenant_id, asyncio.Lock())
+
+    # In a thread
+
+    def _create(self, tenant_id: str, ladder: Ladder) -> Tenant:
+        card = self.encoder.card
+        return self._attended(
+            self.registry.create(
+                tenant_id, ladder=ladder, model_fingerprint=card.fingerprint, dimension=card.dimension
+            )
         )
-        self._tenants[tenant.id] = tenant
-        return tenant
+
+    def _open(self, tenant_id: str) -> Tenant:
+        store = self.registry.open(tenant_id)
+        if store.model_fingerprint != self.encoder.card.fingerprint:
+            store.close()
+            raise FingerprintMismatch(
+                f"tenant {tenant_id} was indexed by model {store.model_fingerprint}, this server runs "
+                f"{self.encoder.card.fingerprint}: start it with that model, or migrate the tenant"
+            )
+        return self._attended(store)
+
+    def _attended(self, store: TenantStore) -> Tenant:
+        return Tenant(
+            store,
+            self.batcher,
+            self.anticipator,
+            self.clock,
+            self.settings.partitions,
+            self._canary,
+            self.residency,
+            self._loads,
+            self._past,
+        )
 
     async def _embed_turn(self, tenant_id: str, text: str) -> NDArray[np.float32]:
         return await self.batcher.embed_one(

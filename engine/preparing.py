@@ -9,9 +9,7 @@ from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.encoding.encoder import TokenUsage
 from precall.engine.errors import InvalidVector
 from precall.engine.memory.memory import NewMemory
-from precall.engine.memory.prepared import PreparedMemory
-from precall.scoring.keyword import document_impacts
-from precall.scoring.terms import analyze
+from precall.engine.memory.prepared import PreparedMemory, own_terms
 from precall.scoring.vectors import unit
 
 
@@ -20,7 +18,7 @@ def prepare(
     vectors: Sequence[NDArray[np.float32] | None],
     embedded: Mapping[int, EmbeddingOutcome],
 ) -> Sequence[PreparedMemory]:
-    """Vectors and keyword weights of a batch; blocks for seconds when its texts are long.
+    """Vectors and keyword terms of a batch; blocks for seconds when its texts are long.
 
     ``vectors``: what came with a memory, float32 of shape ``(dimension,)``, else None, and then ``embedded``
     holds the outcome at the memory's position. Raises the first item's error, naming its position.
@@ -34,8 +32,8 @@ def prepare(
             if outcome.error is not None:
                 raise outcome.error.at(position)
             vector, usage = outcome.require_vector(), outcome.usage or TokenUsage(0, 0)
-        terms = analyze(" ".join((memory.text, *memory.questions)))
-        prepared.append(PreparedMemory(memory, vector.astype(np.float16), document_impacts(terms), usage))
+        terms = own_terms(memory.text, memory.questions)
+        prepared.append(PreparedMemory(memory, vector.astype(np.float16), terms, usage))
     return prepared
 
 

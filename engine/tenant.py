@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from precall.engine.clock import Clock
 from precall.engine.commits import Commits
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.errors import InvalidVector, StorageUnavailable, TenantQuarantined, VersionNotReached
+from precall.engine.footprint import Footprint
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.memory.group import AskedWrite
 from precall.engine.memory.ladder import Ladder, Rung
@@ -31,9 +33,12 @@ from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
 from precall.engine.preparing import prepare
+from precall.engine.residency import Residency
+from precall.engine.resident_partitions import Lineage, LoadedPartition, ResidentPartitions
 from precall.engine.retrieval.canary import RecallCanary
+from precall.engine.retrieval.past import Past
 from precall.engine.retrieval.query import Hit, Query
-from precall.engine.retrieval.search import count_visible, search
+from precall.engine.retrieval.search import SearchMethod, count_visible, search
 
 _QUICKLY_ANALYSED: Final = 1_000
 """Characters of a write that are analysed in less time than a thread takes to begin (0.3 ms)."""
@@ -65,14 +70,19 @@ class Tenant:
         clock: Clock,
         settings: PartitionSettings,
         canary: RecallCanary,
+        residency: Residency,
+        loads: asyncio.Semaphore,
+        past: Past,
     ) -> None:
+        """``loads``: what all tenants' loads from the disk take one of. It reads from the store."""
         self.store = store
         self._batcher = batcher
         self._anticipator = anticipator
         self._clock = clock
         self._settings = settings
         self._canary = canary
-        self._partitions: dict[Rung, Partition] = {}
+        self._past = past
+        self._partitions = ResidentPartitions(store.tenant_id, residency, loads, lambda r: self._load(r))
         self._horizon = store.lease_horizon
         """Unix seconds until which clients of an earlier process may still serve what they hold."""
         self._announced_horizon = self._horizon
@@ -94,30 +104,56 @@ class Tenant:
 
     # Reads
 
-    async def partitions(self, rung: Rung) -> Sequence[Partition]:
-        """The partitions that a reader on ``rung`` may see, the narrowest first; cold ones are loaded."""
-        lineage = rung.lineage()
-        if any(visible not in self._partitions for visible in lineage):
-            # A partition is loaded between two writes, never in the middle of one.
-            async with self._commits.turn:
-                for visible in lineage:
-                    if visible not in self._partitions:
-                        self._partitions[visible] = await asyncio.to_thread(self._load, visible)
-        return [self._partitions[visible] for visible in lineage]
+    async def partitions(self, rung: Rung) -> Lineage:
+        """The partitions that a reader on ``rung`` may see, the narrowest first; cold ones are loaded.
 
-    async def search(self, rung: Rung, query: Query, *, min_version: int = 0) -> Found:
-        """The best memories that a reader on ``rung`` may see. Raises VersionNotReached."""
+        They stay in memory for as long as somebody has what this returns.
+        """
+        return await self._partitions.lineage(rung, self._commits.turn)
+
+    @property
+    def in_memory(self) -> int:
+        """Partitions that need not be loaded."""
+        return len(self._partitions)
+
+    async def search(
+        self,
+        rung: Rung,
+        query: Query,
+        *,
+        min_version: int = 0,
+        as_of: datetime | None = None,
+        method: SearchMethod = search,
+    ) -> Found:
+        """The best memories that a reader on ``rung`` may see, by a method and whatever that may raise.
+
+        ``as_of``: the ladder as it stood then, ``query.now``, less what was destroyed since. Raises
+        VersionNotReached, and with ``as_of`` Overloaded.
+        """
         if min_version > self.version:
             raise VersionNotReached(
                 f"version {min_version} was asked for, this server holds {self.version}",
                 metadata={"version": str(self.version)},
             )
+        if as_of is not None:
+            return await self._search_past(rung, query, as_of, method)
         partitions = await self.partitions(rung)
         version = self.version
         visible = await count_visible(partitions, query.filter)
-        hits = await search(partitions, query)
-        self._canary.watch(partitions, query, hits)
+        hits = await method(partitions, query)
+        if method is search:
+            self._canary.watch(partitions, query, hits)
         return Found(hits, version, visible)
+
+    async def _search_past(self, rung: Rung, query: Query, as_of: datetime, method: SearchMethod) -> Found:
+        version = self.version
+        async with self._past.lineage(self.store, rung, as_of, version=version) as partitions:
+            visible = await count_visible(partitions, query.filter)
+            hits = await method(partitions, query)
+        # No write reaches these partitions: what was destroyed meanwhile is known to the store alone.
+        found = await asyncio.to_thread(self.store.get, [hit.memory.id for hit in hits], visible_from=rung)
+        standing = {memory.id for memory in found.memories}
+        return Found([hit for hit in hits if hit.memory.id in standing], version, visible)
 
     # Writes
 
@@ -141,7 +177,9 @@ class Tenant:
             if replay is not None:
                 return await self._commits.replayed(replay)
         prepared = await self._prepare(memories, vectors, truncate=truncate, deadline=deadline)
-        return await self._commits.write(AskedWrite(prepared, request_id, branch))
+        outcome = await self._commits.write(AskedWrite(prepared, request_id, branch))
+        self._partitions.wrote(outcome.added)
+        return outcome
 
     async def delete(
         self, memory_ids: Sequence[str], *, visible_from: Rung | None, request_id: str | None
@@ -199,12 +237,13 @@ class Tenant:
         """Close the files; ``lease_seconds``: how much longer some client may serve what it holds."""
         async with self._commits.turn:
             horizon = self._clock.wall() + lease_seconds if lease_seconds > 0 else 0.0
-            if self._announced_horizon != horizon:
+            if self._announced_horizon not in (horizon, self._horizon):  # else the file says so already
                 # A full disk keeps the horizon that was announced, which is later: safe, and no reason to
                 # leave the files open, or undeleted.
                 with suppress(StorageUnavailable):
                     await asyncio.to_thread(self._store_horizon, max(horizon, self._horizon))
             await asyncio.to_thread(self.store.close)
+            self._partitions.clear()
 
     def check_integrity(self) -> None:
         """Raise AssertionError when store and partitions disagree; for tests."""
@@ -218,16 +257,17 @@ class Tenant:
     def _store_horizon(self, moment: float) -> None:
         self.store.lease_horizon = moment
 
-    def _load(self, rung: Rung) -> Partition:
+    def _load(self, rung: Rung) -> LoadedPartition:
         partition = Partition(rung, self.store.dimension, self._settings)
+        footprint = Footprint(self.store.dimension)
         try:
-            partition.apply(added=self.store.load_rung(rung))
+            partition.apply(added=footprint.counted(self.store.load_rung(rung)))
         except (InvalidVector, ValueError) as error:
             raise TenantQuarantined(
                 f"the file of tenant {self.id!r} holds what cannot be indexed ({error}): "
                 "restore it from a backup"
             ) from error
-        return partition
+        return LoadedPartition(partition, footprint)
 
     async def _prepare(
         self,

@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from grpc_reflection.v1alpha import reflection
 
 from precall.engine.engine import Engine
 from precall.engine.errors import ConfigurationError
+from precall.engine.retrieval.accurate import AccurateSearch, AccurateSettings
 from precall.engine.retrieval.reranking import RerankQueue
 from precall.proto.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from precall.proto.anticipation_pb2_grpc import add_AnticipationServiceServicer_to_server
@@ -43,6 +45,12 @@ CLIENT_PING_MILLISECONDS: Final = 10_000
 """The shortest time that a client may leave between two pings; ours ping every 30 s."""
 SERVER_PING_MILLISECONDS: Final = 30_000
 PING_TIMEOUT_MILLISECONDS: Final = 10_000
+
+MAX_PENDING_CALLS: Final = 1_000_000
+"""gRPC drops calls over its own limit of 1,000 without a word; the `Gate` refuses them and says why."""
+
+_LAST_SECONDS: Final = 1.0
+"""Of a drain's grace: then what still waits is told so, before gRPC cancels it without a reason."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -102,6 +110,7 @@ class PrecallServer:
             batch_observer=self._metrics,
             anticipation_observer=self._metrics,
             recall_observer=self._metrics,
+            residency_observer=self._metrics,
         )
         self._undo.push_async_callback(engine.close)
         await engine.start()
@@ -113,6 +122,9 @@ class PrecallServer:
             {"model": card.name, "model_fingerprint": card.fingerprint, "runtime": model.runtime}
         )
         self._metrics.open_tenants.set_function(lambda: engine.open_tenants)
+        self._metrics.resident_partitions.set_function(lambda: len(engine.residency))
+        self._metrics.resident_bytes.set_function(lambda: engine.residency.nbytes)
+        self._metrics.memory_budget.set(engine.residency.budget_bytes)
 
         reranking = None if model.reranker is None else RerankQueue(model.reranker)
         server = self._grpc_server(engine, keys, model, reranking)
@@ -120,21 +132,27 @@ class PrecallServer:
         self._undo.push_async_callback(self._readiness.stop)
         models: list[WorkingModel] = [engine.batcher]
         if reranking is not None:
+            self._undo.push_async_callback(reranking.close)
             models.append(reranking)
         await self._readiness.start(models, interval=settings.probe_seconds)
         await server.start()
-        self._undo.push_async_callback(self._drain, server, engine)
+        self._undo.push_async_callback(self._drain, server, engine, reranking)
         return Endpoints(settings.host, port, settings.metrics_host, metrics_port, os.getpid())
 
     async def stop(self) -> None:
         """Not ready, then drained within the grace, then closed: in that order, by undoing the start."""
         await self._undo.aclose()
 
-    async def _drain(self, server: grpc.aio.Server, engine: Engine) -> None:
+    async def _drain(self, server: grpc.aio.Server, engine: Engine, reranking: RerankQueue | None) -> None:
         grace = self._settings.drain_seconds
         await self._readiness.stop()
         await engine.anticipator.drain(grace_seconds=grace)
-        await server.stop(grace)
+        refuse = partial(_refuse_waiting, engine, reranking)
+        refusal = asyncio.get_running_loop().call_later(max(grace - _LAST_SECONDS, grace / 2), refuse)
+        try:
+            await server.stop(grace)
+        finally:
+            refusal.cancel()
 
     def _open_keys(self) -> KeyStore:
         settings = self._settings
@@ -163,6 +181,8 @@ class PrecallServer:
                 ("grpc.http2.min_ping_interval_without_data_ms", CLIENT_PING_MILLISECONDS),
                 ("grpc.keepalive_time_ms", SERVER_PING_MILLISECONDS),
                 ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MILLISECONDS),
+                ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
+                ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
                 ("grpc.so_reuseport", 0),  # else a second server on the port would take half of the calls
             ],
         )
@@ -170,7 +190,10 @@ class PrecallServer:
         embedding = EmbeddingService(engine, model, reranking, max_batch=max_batch)
         add_EmbeddingServiceServicer_to_server(embedding, server)
         add_MemoryServiceServicer_to_server(MemoryService(engine, max_batch=max_batch), server)
-        add_RetrievalServiceServicer_to_server(RetrievalService(engine), server)
+        accurate = None
+        if reranking is not None:
+            accurate = AccurateSearch(reranking, AccurateSettings(candidates=settings.rerank_candidates))
+        add_RetrievalServiceServicer_to_server(RetrievalService(engine, accurate), server)
         add_AnticipationServiceServicer_to_server(AnticipationService(engine, keys, self._metrics), server)
         add_AdminServiceServicer_to_server(AdminService(engine, keys), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._readiness.servicer, server)
@@ -249,6 +272,13 @@ def remove_ready_file(path: Path | None) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigurationError(f"ready_file {path} cannot be removed: {error.strerror}") from error
+
+
+def _refuse_waiting(engine: Engine, reranking: RerankQueue | None) -> None:
+    """What waits for a model is told that the server drains. What a model computes has its last moment."""
+    engine.batcher.refuse_waiting()
+    if reranking is not None:
+        reranking.refuse_waiting()
 
 
 def _bind(server: grpc.aio.Server, settings: ServerSettings) -> int:

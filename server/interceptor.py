@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
+import structlog
 from google.protobuf.message import DecodeError
 
-from precall.engine.errors import InvalidInput, PermissionDenied, PrecallError
+from precall.engine.errors import InvalidInput, Overloaded, PermissionDenied, PrecallError
 from precall.server.access import NEEDS, PACKAGE
 from precall.server.auth import identify
 from precall.server.call import Call, enter_call
@@ -23,12 +24,23 @@ ResponseT = TypeVar("ResponseT")
 Context = grpc.aio.ServicerContext[Any, Any]
 Decode = Callable[[bytes], Any]
 
+EXHAUSTED_RETRY_SECONDS: Final = 1.0
+"""Memory and threads come back when calls in progress end, which nobody can foretell."""
+
+_NO_THREAD: Final = "can't start new thread"
+"""CPython's words where the system gives it no further thread; their class says nothing."""
+
+_logger = structlog.get_logger(__name__)
+
 
 class Gate(grpc.aio.ServerInterceptor):
     """Wraps the handlers of precall.v1; health and reflection pass untouched, as probes carry no key."""
 
     def __init__(self, keys: KeyStore, metrics: ServerMetrics, *, max_concurrent: int) -> None:
-        """``max_concurrent`` bounds the unary calls in progress; streams are not counted, they only wait."""
+        """``max_concurrent`` bounds the unary calls in progress; streams are not counted, they only wait.
+
+        A call takes its place once its key is known, for each tenant has a share of them.
+        """
         self._keys = keys
         self._metrics = metrics
         self._places = Places(max_concurrent)
@@ -61,8 +73,8 @@ class Gate(grpc.aio.ServerInterceptor):
             started = time.perf_counter()
             outcome = grpc.StatusCode.OK
             try:
-                with self._places.taken(method):
-                    call = self._enter(method, context)
+                call = self._enter(method, context)
+                with self._places.taken(method, call.principal.tenant_id):
                     reply = await answer(_decoded(body, decode), context)
                     self._metrics.observe_stages(call.stages)
                     return reply
@@ -144,4 +156,12 @@ def _remaining(context: Context) -> float | None:
 
 
 def _known(error: Exception, method: str) -> PrecallError:
-    return error if isinstance(error, PrecallError) else hidden(error, method=method)
+    if isinstance(error, PrecallError):
+        return error
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and str(error) == _NO_THREAD):
+        _logger.error("out of memory or threads", method=method, exc_info=error)
+        return Overloaded(
+            "the server has no memory or no thread left for the call: send it again in a moment",
+            retry_after_seconds=EXHAUSTED_RETRY_SECONDS,
+        )
+    return hidden(error, method=method)

@@ -119,6 +119,9 @@ class ServerMetrics:
         self.open_tenants = Gauge("precall_open_tenants", "Tenants whose file is open.", registry=registry)
 
         # What is in memory
+        self.resident_partitions = Gauge(
+            "precall_resident_partitions", "Rungs whose memories are in memory.", registry=registry
+        )
         self.resident_bytes = Gauge(
             "precall_resident_bytes", "Estimated size of the rungs in memory.", registry=registry
         )

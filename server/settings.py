@@ -12,7 +12,9 @@ from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.encoding.choice import DEFAULT_MODEL
 from precall.engine.engine import EngineSettings
 from precall.engine.errors import ConfigurationError
-from precall.engine.memory.registry import TENANTS_FOLDER
+from precall.engine.memory.registry import OPEN_FILES, TENANTS_FOLDER
+from precall.engine.residency import MEGABYTE, ResidencySettings
+from precall.engine.retrieval.accurate import DEFAULT_CANDIDATES
 from precall.server.logging import LogFormat, LogLevel
 
 ENVIRONMENT_PREFIX: Final = "PRECALL_"
@@ -51,6 +53,9 @@ class ServerSettings(BaseModel):
     reranker_max_tokens: int = Field(
         8_192, ge=0, description="Longest prompt of the reranker in tokens; 0: what it takes."
     )
+    rerank_candidates: int = Field(
+        DEFAULT_CANDIDATES, ge=1, le=1_000, description="Memories that the reranker reads for one search."
+    )
     threads: int | None = Field(None, ge=1, le=256, description="Threads of a forward pass; unset: by CPUs.")
     cache_dir: Path | None = Field(None, description="Folder of exported models; unset: the user's cache.")
     heartbeat_seconds: float = Field(1.0, gt=0, le=60, description="Time between two heartbeats of a stream.")
@@ -62,6 +67,12 @@ class ServerSettings(BaseModel):
     )
     complete_below: int = Field(
         2_000, ge=0, le=4_096, description="A rung with at most so many memories is pushed whole."
+    )
+    memory_budget_mb: int = Field(
+        2_048, ge=1, description="MB of memories kept in memory; the others are read when they are wanted."
+    )
+    max_open_files: int = Field(
+        OPEN_FILES, ge=1, le=100_000, description="Tenants whose files stay open while nobody uses them."
     )
     max_message_bytes: int = Field(
         64 * 1024 * 1024, ge=1024 * 1024, le=1024 * 1024 * 1024, description="Largest message, either way."
@@ -113,6 +124,9 @@ class ServerSettings(BaseModel):
         """Raises ConfigurationError when settings contradict each other."""
         return EngineSettings(
             data_dir=self.data_dir / TENANTS_FOLDER,
+            residency=ResidencySettings(
+                budget_bytes=self.memory_budget_mb * MEGABYTE, open_files=self.max_open_files
+            ),
             anticipation=AnticipationSettings(
                 heartbeat_seconds=self.heartbeat_seconds,
                 lease_seconds=self.lease_seconds,

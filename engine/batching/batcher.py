@@ -8,7 +8,6 @@ later.
 """
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,22 +16,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.batching.admission import fewest_tokens
-from precall.engine.batching.device import Device
-from precall.engine.batching.device_thread import BatchResult
+from precall.engine.batching.admission import draining
+from precall.engine.batching.answers import Answers
+from precall.engine.batching.device import Device, worker_classes
 from precall.engine.batching.health import DeviceHealth
 from precall.engine.batching.observer import BatchObserver, SilentObserver
 from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.batching.probe import DeviceProbe
 from precall.engine.batching.queue import WorkQueue
 from precall.engine.batching.settings import BatchingSettings
-from precall.engine.batching.tokenizing import Reading, Tokenizing
-from precall.engine.batching.work import EmbeddingRequest, QueueCounts, Ticket, WorkClass
+from precall.engine.batching.tokenizing import Prepared, Reading, Tokenizing
+from precall.engine.batching.work import EmbeddingRequest, QueueCounts, Ticket, TicketState, WorkClass
 from precall.engine.encoding.encoder import Encoder, TextRole
 from precall.engine.encoding.guard import PROBE_TEXT
-from precall.engine.errors import DeadlineExceeded, Draining, ModelUnavailable, Overloaded, PrecallError
-
-_logger = logging.getLogger(__name__)
+from precall.engine.errors import DeadlineExceeded, ModelUnavailable, Overloaded, PrecallError
 
 
 class Batcher:
@@ -54,13 +51,14 @@ class Batcher:
         self._settings = settings if settings is not None else BatchingSettings()
         self._observer = observer if observer is not None else SilentObserver()
         self._clock = clock
-        self._queue = WorkQueue(self._settings, clock)
+        self._queue = WorkQueue(self._settings, clock, worker_classes(encoder))
         self._guarded = threading.Condition()
-        self._answers: dict[Ticket, asyncio.Future[EmbeddingOutcome]] = {}
+        self._health = DeviceHealth("the embedding model")
+        self._answers = Answers(self._health, self._observer, clock)
         self._tokenizing = Tokenizing(encoder, self._settings, clock)
         self._device: Device | None = None
+        self._lost: PrecallError | None = None
         self._closing = False
-        self._health = DeviceHealth("the embedding model")
         self._probe = DeviceProbe(encoder, self._health, self._settings.probe_seconds, self._ask)
 
     @property
@@ -102,10 +100,12 @@ class Batcher:
             self._encoder,
             self._queue,
             self._guarded,
-            deliver=lambda worker, result: loop.call_soon_threadsafe(self._deliver, worker, result),
-            deliver_expired=lambda tickets: loop.call_soon_threadsafe(self._answer_expired, tickets),
+            deliver=lambda worker, result: loop.call_soon_threadsafe(self._answers.deliver, worker, result),
+            deliver_expired=lambda tickets: loop.call_soon_threadsafe(self._answers.expire, tickets),
+            lost=lambda worker, error: loop.call_soon_threadsafe(self._lose, worker, error),
         )
         try:
+            self._tokenizing.start()
             await self._device.start()
             await self.probe()
         except BaseException:
@@ -119,6 +119,15 @@ class Batcher:
             # All that its threads delivered was on the loop before the end of this wait could be.
             await self._device.finish()
         self._tokenizing.close()
+
+    def refuse_waiting(self) -> None:
+        """Answer with Draining what has not reached the device, and take nothing more; ``close`` follows."""
+        self._closing = True
+        with self._guarded:
+            waiting = [ticket for ticket in self._answers if ticket.state is TicketState.WAITING]
+            self._queue.cancel(waiting)
+        self._observer.cancelled(len(waiting))
+        self._answers.fail(waiting, draining())
 
     async def embed(
         self,
@@ -135,15 +144,14 @@ class Batcher:
 
         ``deadline`` is on ``clock`` (monotonic seconds), ``instruction`` as in ``Encoder.tokenize``. A text
         that is wrong, too late or hit by a failure has its own error in its outcome. Raised for the request
-        as a whole, before anything of it is queued: ``Overloaded``, ``InvalidInput`` (more tokens than the
-        queue ever takes), ``Draining``, and what the encoder says to an instruction that it does not take.
+        as a whole, before anything of it is queued: ``Overloaded``, ``InvalidInput`` (more tokens
+        or characters than may ever wait), ``Draining``, and what the encoder says to an instruction that it
+        does not take.
         """
         self._require_open()
-        reading = Reading(role, truncate, instruction, deadline)
-        self._refuse_early(texts, work_class, truncate)
-        if instruction is not None:  # a wrong one would fail every text alike
-            self._encoder.tokenize(PROBE_TEXT, role, truncate=True, instruction=instruction)
-        prepared = await self._tokenizing.prepare(texts, reading)
+        prepared = await self._prepare(
+            texts, Reading(role, truncate, instruction, deadline, tenant, work_class)
+        )
         self._require_open()
         self._count_late([item.error for item in prepared])
         outcomes: list[EmbeddingOutcome | None] = [
@@ -195,18 +203,27 @@ class Batcher:
 
     def _require_open(self) -> None:
         if self._closing:
-            raise Draining(
-                "the server is shutting down: send the request to another one, or again in a moment"
-            )
+            raise draining()
+        if self._lost is not None:
+            raise self._lost
         if self._device is None or not self._device.is_alive:
             raise _not_running()
 
-    def _refuse_early(self, texts: Sequence[str], work_class: WorkClass, truncate: bool) -> None:
-        """Refuse before the tokenizer what the queue would refuse after it: a flood must cost nothing."""
-        fewest = fewest_tokens(texts, self._encoder.card.max_tokens, truncate=truncate)
-        try:
+    async def _prepare(self, texts: Sequence[str], reading: Reading) -> list[Prepared]:
+        """Read the texts, or refuse before the tokenizer what the queue would refuse after it: a flood must
+        cost nothing.
+        """
+
+        def require_room(fewest_tokens: int) -> None:
             with self._guarded:
-                self._queue.require_room(work_class, fewest, len(texts))
+                self._queue.require_room(reading.work_class, reading.tenant, fewest_tokens, len(texts))
+            if reading.instruction is not None:  # a wrong one would fail every text alike
+                self._encoder.tokenize(
+                    PROBE_TEXT, reading.role, truncate=True, instruction=reading.instruction
+                )
+
+        try:
+            return await self._tokenizing.prepare(texts, reading, require_room)
         except Overloaded:
             self._observer.refused(len(texts))
             raise
@@ -218,7 +235,6 @@ class Batcher:
 
     def _admit(self, requests: Sequence[EmbeddingRequest], *, beyond_limit: bool = False) -> list[Ticket]:
         """Queue the requests and wake the device. No answer can come before the loop runs again."""
-        loop = asyncio.get_running_loop()
         try:
             with self._guarded:
                 tickets = self._queue.admit(requests, beyond_limit=beyond_limit)
@@ -226,12 +242,11 @@ class Batcher:
         except Overloaded:
             self._observer.refused(len(requests))
             raise
-        for ticket in tickets:
-            self._answers[ticket] = loop.create_future()
+        self._answers.promise(tickets)
         return tickets
 
     async def _wait_for(self, tickets: Sequence[Ticket], deadline: float | None) -> list[EmbeddingOutcome]:
-        answers = [self._answers[ticket] for ticket in tickets]
+        answers = self._answers.to(tickets)
         pending = set(answers)
         try:
             while pending:
@@ -247,53 +262,21 @@ class Batcher:
             self._observer.cancelled(dropped)
             raise
         finally:
-            for ticket in tickets:
-                self._answers.pop(ticket, None)
+            self._answers.forget(tickets)
 
     def _expire(self) -> None:
         with self._guarded:
             expired = self._queue.expire()
-        self._answer_expired(expired)
+        self._answers.expire(expired)
 
-    def _answer_expired(self, tickets: Sequence[Ticket]) -> None:
-        if tickets:
-            self._observer.expired(len(tickets))
-        for ticket in tickets:
-            error = DeadlineExceeded(
-                "the deadline passed before the text's turn came: allow more time or send less"
-            )
-            waited = self._clock() - ticket.admitted_at
-            self._answer(
-                ticket, EmbeddingOutcome(None, error, ticket.request.text.usage, queue_seconds=waited)
-            )
-
-    def _deliver(self, worker: int, result: BatchResult) -> None:
-        if result.failure is not None:
-            _logger.error("a batch of %d texts failed", len(result.batch.works), exc_info=result.failure)
-            self._health.failed(result.failure, worker)
-        elif result.has_sound_row:
-            self._health.worked(worker)
-        self._observer.finished(result.batch, result.device_seconds, failed=result.failure is not None)
-        for row, tickets in enumerate(result.tickets):
-            vector, error = result.row(row)
-            for ticket in tickets:
-                waited = max(result.batch.taken_at - ticket.admitted_at, 0.0)
-                self._observer.waited(ticket.request.work_class, waited)
-                self._answer(
-                    ticket,
-                    EmbeddingOutcome(
-                        vector,
-                        error,
-                        ticket.request.text.usage,
-                        queue_seconds=waited,
-                        device_seconds=result.device_seconds,
-                    ),
-                )
-
-    def _answer(self, ticket: Ticket, outcome: EmbeddingOutcome) -> None:
-        answer = self._answers.get(ticket)
-        if answer is not None and not answer.done():
-            answer.set_result(outcome)
+    def _lose(self, worker: int, error: PrecallError) -> None:
+        """A worker has ended: what waited for it, and for the other one, gets its answer from nobody."""
+        self._lost = error
+        self._health.failed(error, worker)
+        left = list(self._answers)
+        self._answers.fail(left, error)
+        with self._guarded:
+            self._queue.cancel(left)
 
 
 def _not_running() -> ModelUnavailable:

@@ -7,14 +7,20 @@ from functools import partial
 from typing import Final
 
 from precall.engine.batching.device_thread import BatchResult, DeviceThread
-from precall.engine.batching.queue import WorkQueue
+from precall.engine.batching.queue import ONE_WORKER, WorkQueue
 from precall.engine.batching.work import Ticket, WorkClass
 from precall.engine.encoding.background import HasBackground
 from precall.engine.encoding.encoder import Encoder
+from precall.engine.errors import PrecallError
 
 URGENT: Final = (WorkClass.CONVERSATION,)
 """What never waits for a batch of another class where the encoder has a background worker."""
 PATIENT: Final = (WorkClass.PREFETCH, WorkClass.INGEST)
+
+
+def worker_classes(encoder: Encoder) -> Sequence[Sequence[WorkClass]]:
+    """What each worker of a ``Device`` of ``encoder`` computes, by its number."""
+    return (URGENT, PATIENT) if isinstance(encoder, HasBackground) else ONE_WORKER
 
 
 class Device:
@@ -32,15 +38,17 @@ class Device:
         *,
         deliver: Callable[[int, BatchResult], object],
         deliver_expired: Callable[[Sequence[Ticket]], object],
+        lost: Callable[[int, PrecallError], object],
     ) -> None:
         """``guarded`` guards ``queue``. The callbacks run on the workers' threads; ``deliver`` is told whose
-        batch it is.
+        batch it is, ``lost`` which worker ends because it cannot go on.
         """
         self._encoder = encoder
         self._queue = queue
         self._guarded = guarded
         self._deliver = deliver
         self._deliver_expired = deliver_expired
+        self._lost = lost
         self._background: Encoder | None = None
         self._workers: list[DeviceThread] = []
 
@@ -55,14 +63,16 @@ class Device:
 
     async def start(self) -> None:
         """Load what the background needs and start the threads. Raises ``ModelUnavailable``."""
+        encoders = [self._encoder]
         if isinstance(self._encoder, HasBackground):
             self._background = await asyncio.to_thread(self._encoder.for_background)
-            self._workers = [
-                self._worker(0, self._encoder, URGENT),
-                self._worker(1, self._background, PATIENT),
-            ]
-        else:
-            self._workers = [self._worker(0, self._encoder, tuple(WorkClass))]
+            encoders.append(self._background)
+        self._workers = [
+            self._worker(number, encoder, classes)
+            for number, (encoder, classes) in enumerate(
+                zip(encoders, worker_classes(self._encoder), strict=True)
+            )
+        ]
         for worker in self._workers:
             worker.start()
 
@@ -83,4 +93,5 @@ class Device:
             classes=classes,
             deliver=partial(self._deliver, number),
             deliver_expired=self._deliver_expired,
+            lost=partial(self._lost, number),
         )

@@ -1,9 +1,11 @@
 """The thread that owns the device: takes a batch, encodes it, reports, takes the next."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,14 @@ from precall.engine.batching.work import Batch, Ticket, Turn, WorkClass
 from precall.engine.encoding.encoder import EncodedBatch, Encoder
 from precall.engine.encoding.numerics import unit_rows
 from precall.engine.errors import ModelUnavailable, PrecallError
+
+_logger = logging.getLogger(__name__)
+
+_MOST_FAILED_TURNS: Final = 3
+"""So many times running that no batch can be chosen, and the thread gives up."""
+_PAUSE_SECONDS: Final = 0.1
+
+Report = TypeVar("Report")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,9 @@ class BatchResult:
 
 
 class DeviceThread:
-    """Survives whatever a batch raises. ``deliver`` and ``deliver_expired`` are called on this thread."""
+    """Survives whatever a batch raises. ``deliver``, ``deliver_expired`` and ``lost`` are called on this
+    thread; ``lost`` when the queue cannot be read, as the last thing before it ends.
+    """
 
     def __init__(
         self,
@@ -54,6 +66,7 @@ class DeviceThread:
         classes: Sequence[WorkClass],
         deliver: Callable[[BatchResult], object],
         deliver_expired: Callable[[Sequence[Ticket]], object],
+        lost: Callable[[PrecallError], object],
     ) -> None:
         """``guarded`` guards ``queue``; whoever admits work notifies all who wait for it. Only work of
         ``classes`` (the most urgent first) is taken.
@@ -64,6 +77,7 @@ class DeviceThread:
         self._guarded = guarded
         self._deliver = deliver
         self._deliver_expired = deliver_expired
+        self._lost = lost
         self._stopping = False
         # A daemon, so that a device that hangs cannot keep the process from ending.
         self._thread = threading.Thread(target=self._work, name="precall-device", daemon=True)
@@ -84,17 +98,36 @@ class DeviceThread:
         self._thread.join()
 
     def _work(self) -> None:
-        while (turn := self._next_turn()) is not None:
+        failures = 0
+        while True:
+            try:
+                turn = self._next_turn()
+            except BaseException as error:
+                failures += 1
+                _logger.exception("the next batch cannot be chosen")
+                if failures == _MOST_FAILED_TURNS:
+                    self._lost(failed_pass(error, "the choice of a batch"))
+                    return
+                self._pause()
+                continue
+            if turn is None:
+                return
+            failures = 0
             if turn.expired:
-                self._deliver_expired(turn.expired)
+                _report(self._deliver_expired, turn.expired)
             if turn.batch is not None:
-                self._deliver(self._compute(turn.batch))
+                _report(self._deliver, self._compute(turn.batch))
 
     def _next_turn(self) -> Turn | None:
         """Wait for work; None when stopping and nothing is left."""
         with self._guarded:
             self._guarded.wait_for(lambda: self._queue.has_waiting_of(self.classes) or self._stopping)
             return self._queue.take(self.classes) if self._queue.has_waiting_of(self.classes) else None
+
+    def _pause(self) -> None:
+        """Leave the system time to find memory; new work ends the wait."""
+        with self._guarded:
+            self._guarded.wait(_PAUSE_SECONDS)
 
     def _compute(self, batch: Batch) -> BatchResult:
         encoded: EncodedBatch | None = None
@@ -106,7 +139,11 @@ class DeviceThread:
             failure = failed_pass(error, f"a batch of {len(batch.works)} texts")
         seconds = time.perf_counter() - begin
         with self._guarded:
-            tickets = self._queue.complete(batch, seconds)
+            try:
+                tickets = self._queue.complete(batch, seconds)
+            except BaseException:
+                _logger.exception("a batch of %d texts cannot be completed in order", len(batch.works))
+                tickets = self._queue.abandon(batch)
         return BatchResult(batch, tickets, seconds, encoded, failure)
 
     def _encode(self, batch: Batch) -> EncodedBatch:
@@ -118,3 +155,10 @@ class DeviceThread:
                 "this is a fault in the encoder"
             )
         return unit_rows(encoded.vectors, encoded.errors)
+
+
+def _report(deliver: Callable[[Report], object], report: Report) -> None:
+    try:
+        deliver(report)
+    except Exception:  # whoever waited has gone with the event loop; the thread still has to end in order
+        _logger.exception("what left the device cannot be delivered")

@@ -7,8 +7,21 @@ from precall.engine.errors import ModelUnavailable, PrecallError
 OUT_OF_MEMORY = "out_of_memory"
 """``metadata["cause"]`` of a pass for which the device had too little memory."""
 
-_WORDS_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc")
-"""How the allocators of CUDA, of torch on a processor and of the C++ library put it in a ``RuntimeError``."""
+_KINDS_OF_MEMORY = {"MemoryError", "OutOfMemoryError"}
+"""Torch's own is a ``RuntimeError``. By name, because this room knows neither torch nor ONNX Runtime."""
+
+_KINDS_IN_WORDS = {"RuntimeError", "RuntimeException", "Fail"}
+"""What says in words alone that memory is short: torch on a processor, and ONNX Runtime, whose errors are
+plain exceptions.
+"""
+_WORDS_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "failed to allocate memory",
+    "bad_alloc",
+)
+"""How the allocators of CUDA, of torch on a processor, of ONNX Runtime and of the C++ library put it."""
 
 
 def failed_pass(error: BaseException, inputs: str) -> PrecallError:
@@ -17,7 +30,7 @@ def failed_pass(error: BaseException, inputs: str) -> PrecallError:
     It holds on to none of the pass' tensors: the frames of a traceback would keep their memory from the pass
     that comes next, and that one would run out of it too.
     """
-    failure = error if isinstance(error, PrecallError) else _described(error, inputs)
+    failure = _described(error, inputs)
     fault: BaseException | None = failure
     while fault is not None:
         traceback.clear_frames(fault.__traceback__)
@@ -25,13 +38,16 @@ def failed_pass(error: BaseException, inputs: str) -> PrecallError:
     return failure
 
 
-def _described(error: BaseException, inputs: str) -> ModelUnavailable:
-    if _is_out_of_memory(error):
+def _described(error: BaseException, inputs: str) -> PrecallError:
+    # Models wrap what they caught in an error of ours, which does not tell too little memory from the rest.
+    if _is_out_of_memory(error) or _is_out_of_memory(error.__cause__):
         failure = ModelUnavailable(
             f"the device has too little memory for {inputs} at a time: send them again in smaller parts, or "
             "lower the server's max_tokens if this goes on",
             metadata={"cause": OUT_OF_MEMORY},
         )
+    elif isinstance(error, PrecallError):
+        return error
     else:
         failure = ModelUnavailable(
             f"the model failed on {inputs} ({type(error).__name__}): send the request again, in smaller "
@@ -41,10 +57,9 @@ def _described(error: BaseException, inputs: str) -> ModelUnavailable:
     return failure
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    # By its name, because this room knows no torch: torch.OutOfMemoryError is a RuntimeError.
+def _is_out_of_memory(error: BaseException | None) -> bool:
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    if kinds & {"MemoryError", "OutOfMemoryError"}:
+    if kinds & _KINDS_OF_MEMORY:
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in _WORDS_OF_MEMORY)
+    return bool(kinds & _KINDS_IN_WORDS) and any(words in text for words in _WORDS_OF_MEMORY)

@@ -5,16 +5,16 @@ A text's way: ``admit`` (a ticket for the caller, a work for the device) -> ``ta
 ``complete``. A ticket leaves earlier by ``cancel``, or when its deadline passes before its work is taken.
 """
 
-import heapq
-import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
+from precall.engine.batching.deadlines import Deadlines
 from precall.engine.batching.fair_share import FairShare
 from precall.engine.batching.lane import Lane
-from precall.engine.batching.pace import Pace
 from precall.engine.batching.settings import BatchingSettings
+from precall.engine.batching.waiting_room import WaitingRoom
 from precall.engine.batching.work import (
     Batch,
     EmbeddingRequest,
@@ -24,41 +24,60 @@ from precall.engine.batching.work import (
     Turn,
     Work,
     WorkClass,
+    WorkKey,
 )
-from precall.engine.encoding.encoder import TextRole
-from precall.engine.errors import InvalidInput, Overloaded
+from precall.engine.errors import Overloaded
+
+_ASSUMED_TOKENS_A_SECOND: Final = 2_000.0
+"""Until the first batch: a cautious one."""
+
+ONE_WORKER: Final[Sequence[Sequence[WorkClass]]] = (tuple(WorkClass),)
 
 
 class WorkQueue:
     """Not thread-safe: its owner holds a lock around each call.
 
-    Invariants (``check_integrity``): equal texts of equal role are one work; a waiting work stands in exactly
-    one lane and has a waiting ticket; the waiting tokens of a class are the sum over its waiting tickets and,
-    but for probes, never above the limit; no expired or cancelled ticket belongs to a work.
+    Invariants (``check_integrity``): a waiting text of one tenant and role is one work; a waiting work stands
+    in exactly one lane and has a waiting ticket; the waiting tokens of a class, and of a tenant in it, are
+    the sum over the waiting tickets and, but for probes, never above the limit; no expired or cancelled
+    ticket belongs to a work.
     """
 
-    def __init__(self, settings: BatchingSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: BatchingSettings,
+        clock: Callable[[], float],
+        workers: Sequence[Collection[WorkClass]] = ONE_WORKER,
+    ) -> None:
+        """``workers`` says what each of the device's workers computes: every class, and none twice. Classes
+        share a worker's time, so those of different workers owe each other nothing.
+        """
+        assert sorted(c.urgency for classes in workers for c in classes) == list(range(len(WorkClass)))
         self._settings = settings
         self._clock = clock
-        self._works: dict[tuple[TextRole, bytes], Work] = {}
+        self._worker_of = {c: worker for worker, classes in enumerate(workers) for c in classes}
+        self._shares = [FairShare[WorkClass](settings.class_weights) for _ in workers]
+        self._works: dict[WorkKey, Work] = {}
         self._running: set[Work] = set()
         self._lanes = {work_class: Lane(settings) for work_class in WorkClass}
-        self._share = FairShare[WorkClass](settings.class_weights)
         self._class_clocks = dict.fromkeys(WorkClass, 0.0)
-        self._deadlines: list[tuple[float, int, Ticket]] = []
-        self._ticket_numbers = itertools.count()
-        self._waiting_tokens = dict.fromkeys(WorkClass, 0)
+        self._deadlines = Deadlines()
+        self._room = WaitingRoom(
+            "tokens",
+            limit=settings.max_waiting_tokens,
+            tenant_limit=settings.tenant_waiting_tokens,
+            assumed_pace=_ASSUMED_TOKENS_A_SECOND,
+        )
         self._waiting_tickets = 0
         self._counts = QueueCounts()
-        self._paces = {work_class: Pace() for work_class in WorkClass}
 
     @property
     def waiting_tokens(self) -> int:
         """Tokens of all waiting tickets, those of shared works counted for each ticket."""
-        return sum(self._waiting_tokens.values())
+        return self._room.waiting
 
     def waiting_tokens_of(self, work_class: WorkClass) -> int:
-        return self._waiting_tokens[work_class]
+        return self._room.waiting_of(work_class)
 
     @property
     def counts(self) -> QueueCounts:
@@ -74,7 +93,7 @@ class WorkQueue:
     @property
     def is_idle(self) -> bool:
         """Nothing waits and nothing is on the device."""
-        return not self._works
+        return not self._works and not self._running
 
     def admit(self, requests: Sequence[EmbeddingRequest], *, beyond_limit: bool = False) -> list[Ticket]:
         """Take in all requests or none; a ticket each, in order. ``beyond_limit`` is for probes.
@@ -86,28 +105,12 @@ class WorkQueue:
         self._counts = replace(self._counts, admitted=self._counts.admitted + len(requests))
         return [self._admit_one(request) for request in requests]
 
-    def require_room(self, work_class: WorkClass, tokens: int, texts: int) -> None:
+    def require_room(self, work_class: WorkClass, tenant: str, tokens: int, texts: int) -> None:
         """For who knows before tokenising that there will be ``tokens`` or more, in ``texts`` texts.
 
         Raises as ``admit`` does; nothing is kept for the caller.
         """
-        limit = self._settings.max_waiting_tokens
-        if tokens > limit:
-            raise InvalidInput(
-                f"the request has {tokens} tokens and the queue holds {limit}: split it into smaller ones",
-                metadata={"tokens": str(tokens), "limit": str(limit)},
-            )
-        waiting = self._waiting_tokens[work_class]
-        excess = waiting + tokens - limit
-        if excess > 0:
-            self._counts = replace(self._counts, refused=self._counts.refused + texts)
-            retry_after = self._paces[work_class].seconds_for(excess)
-            raise Overloaded(
-                f"{waiting} tokens of class {work_class.value} are waiting and the queue holds {limit}: "
-                f"send the request again in {retry_after:.1f} s",
-                retry_after_seconds=retry_after,
-                metadata={"waiting_tokens": str(waiting), "limit": str(limit)},
-            )
+        self._require(work_class, {tenant: tokens}, texts)
 
     def take(self, classes: Collection[WorkClass] = tuple(WorkClass)) -> Turn:
         """The next batch, of the class and tenants whose turn it is; tickets that came too late beside it.
@@ -118,10 +121,10 @@ class WorkQueue:
         waiting = [work_class for work_class in classes if not self._lanes[work_class].is_empty]
         if not waiting:
             return Turn(None, expired)
-        work_class = min(waiting, key=self._share.clock)  # on a tie min keeps the first: the most urgent
-        lane = self._lanes[work_class]
-        works = lane.take()
-        self._share.serve(work_class, sum(work.tokens for work in works))
+        # On a tie min keeps the first: the most urgent.
+        work_class = min(waiting, key=lambda waits: self._share_of(waits).clock(waits))
+        works = self._lanes[work_class].take()
+        self._share_of(work_class).serve(work_class, sum(work.tokens for work in works))
         self._note_if_empty(work_class)
         for work in works:
             self._running.add(work)
@@ -131,14 +134,21 @@ class WorkQueue:
 
     def complete(self, batch: Batch, device_seconds: float) -> list[list[Ticket]]:
         """The batch is computed, or failed. The live tickets of each of its works, in the batch's order."""
-        self._paces[batch.work_class].observe(batch.tokens, device_seconds)
+        self._room.observe(batch.work_class, batch.tokens, device_seconds)
+        return self.abandon(batch)
+
+    def abandon(self, batch: Batch) -> list[list[Ticket]]:
+        """As ``complete``, for a batch of which nothing can be learnt. May follow a call of either that broke
+        off.
+        """
         finished: list[list[Ticket]] = []
         for work in batch.works:
-            self._running.remove(work)
-            del self._works[work.key]
+            self._running.discard(work)
+            if self._works.get(work.key) is work:
+                del self._works[work.key]
             for ticket in work.tickets:
                 ticket.state = TicketState.DONE
-            finished.append(work.tickets)
+            finished.append(list(work.tickets))
         done = sum(len(tickets) for tickets in finished)
         self._counts = replace(self._counts, done=self._counts.done + done)
         return finished
@@ -151,26 +161,33 @@ class WorkQueue:
 
     def expire(self) -> tuple[Ticket, ...]:
         """Drop and return the waiting tickets whose deadline has passed."""
-        now = self._clock()
-        expired: list[Ticket] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            ticket = heapq.heappop(self._deadlines)[2]
-            if ticket.state is TicketState.WAITING and self._drop(ticket, TicketState.EXPIRED):
-                expired.append(ticket)
+        expired = self._deadlines.passed(self._clock())
+        for ticket in expired:
+            self._drop(ticket, TicketState.EXPIRED)
         self._counts = replace(self._counts, expired=self._counts.expired + len(expired))
         return tuple(expired)
 
     def _require_room(self, requests: Sequence[EmbeddingRequest]) -> None:
-        tokens: Counter[WorkClass] = Counter()
+        tokens: dict[WorkClass, Counter[str]] = {}
         for request in requests:
-            tokens[request.work_class] += len(request.text.token_ids)
+            of_class = tokens.setdefault(request.work_class, Counter())
+            of_class[request.tenant] += len(request.text.token_ids)
         for work_class, asked in tokens.items():
-            self.require_room(work_class, asked, len(requests))
+            self._require(work_class, asked, len(requests))
+
+    def _require(self, work_class: WorkClass, tokens: Mapping[str, int], texts: int) -> None:
+        try:
+            self._room.require(work_class, tokens)
+        except Overloaded:
+            self._counts = replace(self._counts, refused=self._counts.refused + texts)
+            raise
 
     def _admit_one(self, request: EmbeddingRequest) -> Ticket:
-        key = (request.role, request.text.token_ids.tobytes())
+        # The tenant is part of it: whoever shared a text of another tenant would learn, by how soon the
+        # answer comes, what that one has in flight, and would be served at the other's cost.
+        key = (request.tenant, request.role, request.text.token_ids.tobytes())
         work = self._works.get(key)
-        if work is None:
+        if work is None or self._runs_too_patiently(work, request):
             work = Work(key, request.text, request.tenant, request.work_class)
             self._works[key] = work
             self._enter_lane(work)
@@ -178,22 +195,30 @@ class WorkQueue:
             self._counts = replace(self._counts, shared=self._counts.shared + 1)
             self._make_urgent(work, request)
         ticket = Ticket(request, work, self._clock())
-        work.tickets.append(ticket)
+        work.tickets[ticket] = None
         if work in self._running:
             ticket.state = TicketState.RUNNING
             return ticket
-        self._waiting_tokens[request.work_class] += ticket.tokens
+        self._room.enter(request.work_class, request.tenant, ticket.tokens)
         self._waiting_tickets += 1
         if request.deadline is not None:
-            self._remember_deadline(request.deadline, ticket)
+            self._deadlines.add(request.deadline, ticket, self._waiting_tickets)
         return ticket
+
+    def _runs_too_patiently(self, work: Work, request: EmbeddingRequest) -> bool:
+        """Whether it is on a worker that gives way to the one that would compute the request."""
+        return (
+            work in self._running
+            and request.work_class.urgency < work.work_class.urgency
+            and self._worker_of[request.work_class] != self._worker_of[work.work_class]
+        )
 
     def _make_urgent(self, work: Work, request: EmbeddingRequest) -> None:
         """A waiting work goes over to the line of whoever needs it sooner."""
         if work in self._running or request.work_class.urgency >= work.work_class.urgency:
             return
         self._leave_lane(work)
-        work.tenant, work.work_class = request.tenant, request.work_class
+        work.work_class = request.work_class
         self._enter_lane(work)
 
     def _drop(self, ticket: Ticket, state: TicketState) -> bool:
@@ -205,7 +230,7 @@ class WorkQueue:
             ticket.state = state
         else:
             return False
-        work.tickets.remove(ticket)
+        del work.tickets[ticket]
         if not work.tickets and work not in self._running:
             self._leave_lane(work)
             del self._works[work.key]
@@ -213,12 +238,16 @@ class WorkQueue:
 
     def _stop_waiting(self, ticket: Ticket, state: TicketState) -> None:
         ticket.state = state
-        self._waiting_tokens[ticket.request.work_class] -= ticket.tokens
+        self._room.leave(ticket.request.work_class, ticket.request.tenant, ticket.tokens)
         self._waiting_tickets -= 1
 
+    def _share_of(self, work_class: WorkClass) -> FairShare[WorkClass]:
+        return self._shares[self._worker_of[work_class]]
+
     def _enter_lane(self, work: Work) -> None:
-        if work.work_class not in self._share:
-            self._share.join(work.work_class, self._class_clocks[work.work_class])
+        share = self._share_of(work.work_class)
+        if work.work_class not in share:
+            share.join(work.work_class, self._class_clocks[work.work_class])
         self._lanes[work.work_class].add(work)
 
     def _leave_lane(self, work: Work) -> None:
@@ -228,25 +257,15 @@ class WorkQueue:
     def _note_if_empty(self, work_class: WorkClass) -> None:
         """A class with nothing waiting leaves its share; what it has used it remembers for its return."""
         if self._lanes[work_class].is_empty:
-            self._class_clocks[work_class] = self._share.clock(work_class)
-            self._share.leave(work_class)
-
-    def _remember_deadline(self, deadline: float, ticket: Ticket) -> None:
-        heapq.heappush(self._deadlines, (deadline, next(self._ticket_numbers), ticket))
-        # Tickets that were answered in time stay in the heap until their deadline: do not let them pile up.
-        if len(self._deadlines) > 2 * self._waiting_tickets + 64:
-            self._deadlines = [entry for entry in self._deadlines if entry[2].state is TicketState.WAITING]
-            heapq.heapify(self._deadlines)
+            share = self._share_of(work_class)
+            self._class_clocks[work_class] = share.clock(work_class)
+            share.leave(work_class)
 
     def check_integrity(self) -> None:
         """Raise ``AssertionError`` if an invariant is broken."""
         waiting_works = [work for work in self._works.values() if work not in self._running]
         waiting = [ticket for work in waiting_works for ticket in work.tickets]
-        assert self._running <= set(self._works.values())
-        by_class = dict.fromkeys(WorkClass, 0)
-        for ticket in waiting:
-            by_class[ticket.request.work_class] += ticket.tokens
-        assert self._waiting_tokens == by_class
+        self._room.check_integrity((t.request.work_class, t.request.tenant, t.tokens) for t in waiting)
         assert self._waiting_tickets == len(waiting)
         assert all(ticket.state is TicketState.WAITING for ticket in waiting)
         assert all(ticket.state is TicketState.RUNNING for work in self._running for ticket in work.tickets)
@@ -254,12 +273,12 @@ class WorkQueue:
         assert len(in_lanes) == len(waiting_works) and set(in_lanes) == set(waiting_works)
         for work_class, lane in self._lanes.items():
             lane.check_integrity(work_class)
-            assert lane.is_empty == (work_class not in self._share)
+            assert lane.is_empty == (work_class not in self._share_of(work_class))
         for key, work in self._works.items():
             assert work.key == key and all(ticket.work is work for ticket in work.tickets)
         for work in waiting_works:
             assert work.tickets
             assert work.work_class.urgency <= min(t.request.work_class.urgency for t in work.tickets)
         counts = self._counts
-        alive = sum(len(work.tickets) for work in self._works.values())
+        alive = sum(len(work.tickets) for work in set(self._works.values()) | self._running)
         assert counts.admitted == alive + counts.done + counts.expired + counts.cancelled

@@ -20,10 +20,16 @@ class BatchingSettings:
 
     max_batch_items: int = 64
 
-    max_waiting_tokens: int = 200_000
+    max_waiting_tokens: int = 270_000
     """Tokens of one class that may wait; a request that would go over is refused whole. Each class has room
     of its own, so that a flood of one keeps nobody out of another.
     """
+
+    tenant_share: float = 0.75
+    """Most of a class's ``max_waiting_tokens`` and ``max_waiting_characters`` that one tenant may have."""
+
+    max_waiting_characters: int = 8_000_000
+    """Characters of one class that may wait for the tokenizer, or be in it, beside the event loop."""
 
     padded: bool = True
     """Whether the model computes every text at the length of the batch's longest. If not, a batch is cut by
@@ -57,11 +63,22 @@ class BatchingSettings:
     probe_seconds: float = 10.0
     """A probe not answered by then says that the device is dead."""
 
+    @property
+    def tenant_waiting_tokens(self) -> int:
+        """Tokens of one tenant in one class that may wait, at least 1."""
+        return max(int(self.max_waiting_tokens * self.tenant_share), 1)
+
+    @property
+    def tenant_waiting_characters(self) -> int:
+        """Characters of one tenant in one class that may wait for the tokenizer, at least 1."""
+        return max(int(self.max_waiting_characters * self.tenant_share), 1)
+
     def __post_init__(self) -> None:
         for name in (
             "max_batch_tokens",
             "max_batch_items",
             "max_waiting_tokens",
+            "max_waiting_characters",
             "look_ahead",
             "max_text_characters",
         ):
@@ -70,6 +87,8 @@ class BatchingSettings:
         for name in ("inline_texts", "inline_characters"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"batching.{name} must not be negative, not {getattr(self, name)}")
+        if not 0.0 < self.tenant_share <= 1.0:
+            raise ConfigurationError(f"batching.tenant_share must be above 0 to 1, not {self.tenant_share}")
         if not 0.0 <= self.minimum_fill <= 1.0:
             raise ConfigurationError(f"batching.minimum_fill must be from 0 to 1, not {self.minimum_fill}")
         if not self.probe_seconds > 0.0:

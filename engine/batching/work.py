@@ -55,18 +55,23 @@ class Ticket:
         return self.work.tokens
 
 
+WorkKey = tuple[str, TextRole, bytes]
+"""Tenant, role and token ids: what makes two requests one work. Nothing is shared between tenants."""
+
+
 @dataclass(eq=False, slots=True)
 class Work:
-    """One text to compute once, for every ticket that asks for it.
+    """One text to compute once, for every ticket of its tenant that asks for it.
 
-    It stands in the line of the tenant and class that last made it more urgent, and is charged to them.
+    It stands in the line of the most urgent class that it was asked for in, and is charged to that.
     """
 
-    key: tuple[TextRole, bytes]
+    key: WorkKey
     text: TokenizedText
     tenant: str
     work_class: WorkClass
-    tickets: list[Ticket] = field(default_factory=list)
+    tickets: dict[Ticket, None] = field(default_factory=dict)
+    """In the order of admission; a dict, because thousands of callers of one text may leave at once."""
     tokens: int = field(init=False)
 
     def __post_init__(self) -> None:

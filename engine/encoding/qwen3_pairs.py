@@ -14,6 +14,11 @@ from precall.engine.encoding.qwen3_tokenizer import Qwen3Tokenizer
 from precall.engine.encoding.reranker import RerankerCard
 from precall.engine.errors import ConfigurationError, InvalidInput, TextTooLong
 
+SEARCH_SHARE = 1.0
+"""Of a score in an ACCURATE search's relevance. Chosen and not fitted, for the weights were not to be had: a
+model that was trained to judge pairs has read everything that the search's own legs have counted.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerTokens:

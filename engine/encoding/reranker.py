@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -53,10 +53,25 @@ class Reranker(Protocol):
     @property
     def card(self) -> RerankerCard: ...
 
+    def search_share(self, terms: int) -> float:
+        """Share of its score in the relevance of an ACCURATE search, in [0, 1], for a query of so many
+        distinct keyword terms; the fused relevance of the search's own legs has the rest.
+        """
+        ...
+
     def tokenize(
-        self, query: str, document: str, *, truncate: bool, instruction: str | None = None
+        self,
+        query: str,
+        document: str,
+        *,
+        truncate: bool,
+        instruction: str | None = None,
+        term_weights: Mapping[str, float] | None = None,
     ) -> TokenizedText:
         """One pair, prompted; its usage counts the whole prompt. ``instruction`` replaces the card's.
+
+        ``term_weights``: how rare the query's keyword terms are in the corpus that is searched, as
+        `Statistics.weights` says it; a model that reads for itself passes it over.
 
         Raises ``TextTooLong`` for a pair over ``card.max_tokens``, unless ``truncate`` lets the document lose
         its end; ``InvalidInput`` for an empty half.

@@ -1,10 +1,10 @@
 """Qwen3-Reranker through vLLM."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from precall.engine.encoding.encoder import TokenizedText
-from precall.engine.encoding.qwen3_pairs import Qwen3Pairs
+from precall.engine.encoding.qwen3_pairs import SEARCH_SHARE, Qwen3Pairs
 from precall.engine.encoding.qwen3_prompts import NO_TOKEN, YES_TOKEN
 from precall.engine.encoding.qwen3_settings import Qwen3RerankerSettings
 from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
@@ -56,10 +56,20 @@ class VllmReranker:
     def card(self) -> RerankerCard:
         return self._pairs.card
 
+    def search_share(self, terms: int) -> float:
+        """The same for every query."""
+        return SEARCH_SHARE
+
     def tokenize(
-        self, query: str, document: str, *, truncate: bool, instruction: str | None = None
+        self,
+        query: str,
+        document: str,
+        *,
+        truncate: bool,
+        instruction: str | None = None,
+        term_weights: Mapping[str, float] | None = None,
     ) -> TokenizedText:
-        """As ``Qwen3Pairs.tokenize``."""
+        """As ``Qwen3Pairs.tokenize``; ``term_weights`` tell this model nothing that it does not read."""
         return self._pairs.tokenize(query, document, truncate=truncate, instruction=instruction)
 
     def score(self, pairs: Sequence[TokenizedText]) -> RerankedBatch:

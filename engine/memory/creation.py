@@ -90,7 +90,7 @@ def _fill(path: Path, settings: TenantSettings) -> None:
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             for statement in STATEMENTS:
                 connection.execute(statement)
-            connection.execute("INSERT INTO meta VALUES (1, ?, ?, ?, ?, ?, 0, 0.0)", settings.columns)
+            connection.execute("INSERT INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, 0, 0.0)", settings.columns)
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         finally:

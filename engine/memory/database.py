@@ -9,7 +9,7 @@ from typing import Final
 
 from precall.engine.errors import ConfigurationError, StorageUnavailable, TenantNotFound, TenantQuarantined
 from precall.engine.memory.rows import DamagedRow
-from precall.engine.memory.schema import APPLICATION_ID, SCHEMA_OBJECTS, SCHEMA_VERSION
+from precall.engine.memory.schema import APPLICATION_ID, SCHEMA_QUERY, SCHEMA_VERSION, schema_objects
 
 BUSY_MILLISECONDS: Final = 5_000
 IDLE_READERS: Final = 4
@@ -87,9 +87,8 @@ def check_header(connection: sqlite3.Connection, *, name: str) -> None:
             f"the file of tenant {name!r} was not made by precall: restore it from a backup"
         )
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    objects = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if version == SCHEMA_VERSION and objects != SCHEMA_OBJECTS:
-        raise TenantQuarantined(f"the file of tenant {name!r} has lost a table: restore it from a backup")
+    if version == SCHEMA_VERSION and frozenset(connection.execute(SCHEMA_QUERY)) != schema_objects():
+        raise TenantQuarantined(f"the file of tenant {name!r} has damaged tables: restore it from a backup")
     if version != SCHEMA_VERSION:
         raise ConfigurationError(
             f"the file of tenant {name!r} has schema version {version}, this precall reads {SCHEMA_VERSION}: "

@@ -2,7 +2,8 @@
 
 A memory that is current under a key takes the whole history of that key with it, however it was reached: what
 stands under a key is then always its newest statement, and no old one comes back to life. A superseded
-statement goes alone. Both take what was derived from them, on any rung, and so on.
+statement goes alone. Both take what was derived from them, on any rung, and so on. What followed them in a
+conversation loses their words from its weights.
 """
 
 import json
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 
 from precall.engine.errors import InvalidInput
 from precall.engine.memory.ladder import Rung
-from precall.engine.memory.memory import Source
+from precall.engine.memory.memory import IndexedMemory, Source
 from precall.engine.memory.outcomes import DeletedMemory
 from precall.engine.memory.rows import CURRENT, decode_rung, digest, encode_rung, rungs_below
+from precall.engine.memory.turns import TurnPlace, Turns
 
 _CLOSURE = """
     WITH RECURSIVE doomed (number) AS (
@@ -29,7 +31,7 @@ _CLOSURE = """
             ON statement.rung = head.rung AND statement.key_digest = head.key_digest
         WHERE head.state = 0 AND head.key_digest IS NOT NULL
     )
-    SELECT m.number, m.id, r.path, m.state
+    SELECT m.number, m.id, r.path, m.state, m.kind, m.rung, m.conversation_digest, m.event_time
     FROM doomed CROSS JOIN memories m ON m.number = doomed.number JOIN rungs r ON r.number = m.rung
     ORDER BY m.number
 """
@@ -109,11 +111,22 @@ def named_by_expiry(connection: sqlite3.Connection, now: int, limit: int) -> Nam
     return NamedMemories(tuple(int(row[0]) for row in rows))
 
 
-def destroy(connection: sqlite3.Connection, numbers: Sequence[int]) -> tuple[DeletedMemory, ...]:
-    """Delete the rows and all that hangs on them; what went, in order of arrival."""
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """``deleted`` in order of arrival; ``reweighed``: what stands, and had words of it in its weights."""
+
+    deleted: tuple[DeletedMemory, ...]
+    reweighed: tuple[IndexedMemory, ...]
+
+
+def destroy(connection: sqlite3.Connection, numbers: Sequence[int], *, dimension: int) -> Destroyed:
+    """Delete the rows and all that hangs on them, and take their words out of the weights of others.
+
+    Raises DamagedRow.
+    """
     doomed = connection.execute(_CLOSURE, (json.dumps(numbers),)).fetchall()
     if not doomed:
-        return ()
+        return Destroyed((), ())
     connection.execute(
         "DELETE FROM memories WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps([row[0] for row in doomed]),),
@@ -123,7 +136,15 @@ def destroy(connection: sqlite3.Connection, numbers: Sequence[int]) -> tuple[Del
         "AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.rung = rungs.number)",
         (json.dumps(list({row[2] for row in doomed})),),
     )
-    return tuple(DeletedMemory(row[1], decode_rung(row[2]), row[3] == CURRENT) for row in doomed)
+    turns = Turns(connection, dimension=dimension)
+    for number, _, _, state, kind, rung, conversation, event_time in doomed:
+        turn = TurnPlace.of(
+            kind=kind, rung=rung, conversation=conversation, event_time=event_time, number=number
+        )
+        if state == CURRENT and turn is not None:
+            turns.destroyed(turn)
+    deleted = tuple(DeletedMemory(row[1], decode_rung(row[2]), row[3] == CURRENT) for row in doomed)
+    return Destroyed(deleted, turns.settle())
 
 
 def _is_visible(path: str, visible_from: Rung | None) -> bool:

@@ -19,8 +19,12 @@ NamedBy = Callable[[sqlite3.Connection], NamedMemories]
 class Destruction:
     """How one tenant's memories are destroyed, whoever named them. Thread-safe."""
 
-    def __init__(self, database: Database, erasure: Erasure, mark: VersionMark, reserve: Reserve) -> None:
+    def __init__(
+        self, database: Database, erasure: Erasure, mark: VersionMark, reserve: Reserve, dimension: int
+    ) -> None:
+        """``dimension``: of the tenant's vectors."""
         self._database = database
+        self._dimension = dimension
         self._erasure = erasure
         self._mark = mark
         self._reserve = reserve
@@ -53,12 +57,14 @@ class Destruction:
             if request and (stored := request.stored_outcome(connection)) is not None:
                 return DeleteOutcome.replay(stored)
             named = named_by(connection)
-            deleted = destroying.destroy(connection, named.numbers)
+            destroyed = destroying.destroy(connection, named.numbers, dimension=self._dimension)
             version = reading.read_version(connection)
-            if deleted:
+            if destroyed.deleted:
                 version += 1
                 connection.execute("UPDATE meta SET version = ?", (version,))
-            outcome = DeleteOutcome(version, deleted, named.missing_ids)
+            outcome = DeleteOutcome(
+                version, destroyed.deleted, named.missing_ids, reweighed=destroyed.reweighed
+            )
             if request:
                 request.store(connection, outcome.to_json(), now=now)
         return outcome

@@ -9,6 +9,8 @@ from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.outcomes import WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory, check_batch
 from precall.engine.memory.requests import Request
+from precall.engine.memory.rows import DamagedRow
+from precall.engine.memory.turns import Turns
 from precall.engine.memory.writing import BatchWriter
 
 
@@ -32,20 +34,23 @@ class WriteGroup:
     def write(self, connection: sqlite3.Connection, *, now: int) -> list[WriteOutcome | Exception]:
         """What became of each, as if they had come one after the other; ``now``: Unix microseconds.
 
-        Call it inside a transaction. What SQLite itself refuses is raised, and said of no single write.
+        Call it inside a transaction. What SQLite itself refuses, and DamagedRow, is raised, and said of no
+        single write.
         """
         results: list[WriteOutcome | Exception] = []
+        turns = Turns(connection, dimension=self.dimension)
         before = version = reading.read_version(connection)
         for asked in self.writes:
             connection.execute("SAVEPOINT asked")
             try:
-                outcome = self._write_one(connection, asked, version + 1, now)
+                outcome = self._write_one(connection, turns, asked, version + 1, now)
                 version = max(version, outcome.version)
                 results.append(outcome)
-            except sqlite3.Error:
+            except (sqlite3.Error, DamagedRow):
                 raise
             except Exception as error:
                 connection.execute("ROLLBACK TO asked")
+                turns = Turns(connection, dimension=self.dimension)
                 results.append(error)
             connection.execute("RELEASE asked")
         if version > before:
@@ -53,13 +58,13 @@ class WriteGroup:
         return results
 
     def _write_one(
-        self, connection: sqlite3.Connection, asked: AskedWrite, version: int, now: int
+        self, connection: sqlite3.Connection, turns: Turns, asked: AskedWrite, version: int, now: int
     ) -> WriteOutcome:
         check_batch(asked.batch, ladder=self.ladder, dimension=self.dimension)
         request = Request.of_write(asked.request_id, [prepared.memory for prepared in asked.batch])
         if request and (stored := request.stored_outcome(connection)) is not None:
             return WriteOutcome.replay(stored)
-        outcome = BatchWriter(connection, version, now, self.dimension, asked.branch).write(asked.batch)
+        outcome = BatchWriter(connection, version, now, turns, asked.branch).write(asked.batch)
         if request:
             request.store(connection, outcome.to_json(), now=now)
         return outcome

@@ -165,7 +165,8 @@ class IndexedMemory:
     """A memory with what the indexes need of it.
 
     ``vector``: float16, shape ``(dimension,)``, unit length before rounding.
-    ``impacts``: keyword term -> weight, as ``precall.scoring.keyword.document_impacts`` makes them.
+    ``impacts``: keyword term -> weight, as ``precall.scoring.keyword.document_impacts`` makes them of its own
+    words and, where it is a turn, of what was said before it (`precall.engine.memory.turns`).
     """
 
     memory: Memory

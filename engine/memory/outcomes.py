@@ -19,22 +19,28 @@ class WrittenMemory:
 
 @dataclass(frozen=True, slots=True)
 class RemovedMemory:
-    """A memory that was current before and is no more."""
+    """A memory that was current before and is no more, or no more with the same keyword weights."""
 
     id: str
     rung: Rung
+
+    @staticmethod
+    def of(indexed: IndexedMemory) -> "RemovedMemory":
+        return RemovedMemory(indexed.memory.id, indexed.memory.rung)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
     """``written`` in the order of the batch. ``added``: current now, exactly as a reload would give them;
-    ``removed``: current before the batch and superseded by it. Both are empty on a replay: nothing changed.
+    ``removed``: current before the batch and superseded by it; ``reweighed``: current before and after it,
+    as a reload would give them, with other keyword weights. All are empty on a replay: nothing changed.
     """
 
     version: int
     written: tuple[WrittenMemory, ...]
     added: tuple[IndexedMemory, ...] = ()
     removed: tuple[RemovedMemory, ...] = ()
+    reweighed: tuple[IndexedMemory, ...] = ()
     replayed: bool = False
 
     def to_json(self) -> str:
@@ -57,20 +63,27 @@ class WriteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class NetEffect:
-    """What writes that follow one another do together: what was current between two of them is in neither."""
+    """What writes that follow one another do together: what was current between two of them is in none."""
 
     added: tuple[IndexedMemory, ...]
     removed: tuple[RemovedMemory, ...]
+    reweighed: tuple[IndexedMemory, ...]
 
     @staticmethod
     def of(outcomes: Sequence[WriteOutcome]) -> "NetEffect":
         """``outcomes`` in the order of their versions."""
         added: dict[str, IndexedMemory] = {}
         removed: list[RemovedMemory] = []
+        reweighed: dict[str, IndexedMemory] = {}
         for outcome in outcomes:
-            removed.extend(each for each in outcome.removed if added.pop(each.id, None) is None)
+            for each in outcome.removed:
+                reweighed.pop(each.id, None)
+                if added.pop(each.id, None) is None:
+                    removed.append(each)
             added |= {indexed.memory.id: indexed for indexed in outcome.added}
-        return NetEffect(tuple(added.values()), tuple(removed))
+            for indexed in outcome.reweighed:
+                (added if indexed.memory.id in added else reweighed)[indexed.memory.id] = indexed
+        return NetEffect(tuple(added.values()), tuple(removed), tuple(reweighed.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +99,16 @@ class DeletedMemory:
 class DeleteOutcome:
     """``deleted`` in order of arrival, with what went because it hung on what was named.
 
-    ``missing_ids``: asked for, but not there or not to be seen by the caller. A replay names what the first
-    call deleted, so that invalidations can be sent again.
+    ``missing_ids``: asked for, but not there or not to be seen by the caller. ``reweighed``: current before
+    and after it, as a reload would give them, without the words of what went in their keyword weights. A
+    replay names what the first call deleted, and nothing that was weighed anew.
     """
 
     version: int
     deleted: tuple[DeletedMemory, ...]
     missing_ids: tuple[str, ...] = ()
     replayed: bool = False
+    reweighed: tuple[IndexedMemory, ...] = ()
 
     @property
     def removed(self) -> tuple[RemovedMemory, ...]:

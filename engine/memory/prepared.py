@@ -1,6 +1,6 @@
 """A memory that is ready to be stored: what was said, and what the encoder and the analyser made of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,18 +11,24 @@ from precall.engine.encoding.encoder import TokenUsage
 from precall.engine.errors import AlreadyExists, InvalidInput, InvalidScope, InvalidVector, PrecallError
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.memory import NewMemory
+from precall.scoring.terms import analyze
 
 MAX_ID_CHARACTERS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedMemory:
-    """``vector``: float16, shape ``(dimension,)``. ``impacts``: keyword term -> weight (kept as float32)."""
+    """``vector``: float16, shape ``(dimension,)``. ``terms``: what `own_terms` makes of the memory."""
 
     memory: NewMemory
     vector: NDArray[np.float16]
-    impacts: Mapping[str, float]
+    terms: Sequence[str]
     usage: TokenUsage
+
+
+def own_terms(text: str, questions: Iterable[str]) -> list[str]:
+    """The keyword terms of a memory's own words, repeated as often as they occur."""
+    return analyze(" ".join((text, *questions)))
 
 
 def check_batch(batch: Sequence[PreparedMemory], *, ladder: Ladder, dimension: int) -> None:
@@ -37,8 +43,6 @@ def check_batch(batch: Sequence[PreparedMemory], *, ladder: Ladder, dimension: i
         try:
             _check_memory(prepared.memory, ladder)
             _check_vector(prepared.vector, dimension)
-            if not np.isfinite(np.fromiter(prepared.impacts.values(), np.float32)).all():
-                raise InvalidInput("a keyword weight is no number")
             first = positions.setdefault(prepared.memory.id, position)
             if first != position:
                 raise AlreadyExists(f"id {prepared.memory.id!r} is that of item {first} as well")

@@ -1,5 +1,6 @@
 """The tenants of one server: a folder with a file for each."""
 
+import contextlib
 import fcntl
 import os
 import re
@@ -20,7 +21,9 @@ from precall.engine.memory.creation import (
     synchronize_folder,
 )
 from precall.engine.memory.ladder import Ladder
+from precall.engine.memory.open_files import OpenFiles
 from precall.engine.memory.reserve import Reserve
+from precall.engine.memory.resting_database import RestingDatabase
 from precall.engine.memory.store import TenantStore
 
 TENANTS_FOLDER: Final = "tenants"
@@ -28,9 +31,13 @@ TENANTS_FOLDER: Final = "tenants"
 
 FILE_SUFFIX: Final = ".db"
 REMOVED_SUFFIX: Final = ".removed"
+OPEN_FILES: Final = 200
+"""Tenants whose files stay open while nobody uses them."""
 PRIVATE_FOLDER: Final = 0o700
 """Memories are in clear on disk: nobody but the server's own user enters."""
 LOCK_NAME: Final = ".lock"
+_GUARDS: Final = 64
+"""Opening a tenant may take seconds, after a crash say: the others, but for one in 64, do not wait for it."""
 _TENANT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -50,14 +57,18 @@ class TenantRegistry:
     server from starting. Methods that touch the disk may raise StorageUnavailable.
     """
 
-    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Makes the folder if need be. ``clock``: Unix seconds. Raises ConfigurationError if another process
-        owns the folder.
+    def __init__(
+        self, folder: Path, *, clock: Callable[[], float] = time.time, open_files: int = OPEN_FILES
+    ) -> None:
+        """Makes the folder if need be. ``clock``: Unix seconds. ``open_files``: tenants whose files stay open
+        while nobody uses them. Raises ConfigurationError if another process owns the folder.
         """
         self.folder = folder
         self._clock = clock
-        self._guard = threading.Lock()
+        self._files = OpenFiles(open_files)
+        self._guards = [threading.Lock() for _ in range(_GUARDS)]
         self._stores: dict[str, TenantStore] = {}
+        self._databases: dict[str, RestingDatabase] = {}
         self._lock_descriptor: int | None = _own(folder)
         self._sweep()
         self._reserve = Reserve(folder)
@@ -73,7 +84,7 @@ class TenantRegistry:
     ) -> TenantStore:
         """Make a tenant, whole or not at all, and open it. Raises AlreadyExists, InvalidInput."""
         path = self._path(tenant_id)
-        with self._guard:
+        with self._guard(tenant_id):
             self._refuse_closed()
             create_database(
                 path,
@@ -82,7 +93,7 @@ class TenantRegistry:
                 model_fingerprint=model_fingerprint,
                 dimension=dimension,
             )
-            store = self._stores[tenant_id] = TenantStore.open(path, clock=self._clock, reserve=self._reserve)
+            store = self._stores[tenant_id] = self._open(path)
             return store
 
     def restore(
@@ -95,7 +106,7 @@ class TenantRegistry:
         backup), TenantQuarantined (it is damaged), ConfigurationError (another schema version).
         """
         path = self._path(tenant_id)
-        with self._guard:
+        with self._guard(tenant_id):
             self._refuse_closed()
             restore(backup, path, tenant_id=tenant_id, sha256=sha256, fingerprint=fingerprint)
 
@@ -106,11 +117,11 @@ class TenantRegistry:
         schema version or one that belongs to another tenant.
         """
         path = self._path(tenant_id)
-        with self._guard:
+        with self._guard(tenant_id):
             self._refuse_closed()
             store = self._stores.get(tenant_id)
             if store is None or store.closed:
-                store = TenantStore.open(path, clock=self._clock, reserve=self._reserve)
+                store = self._open(path)
                 if store.tenant_id != tenant_id:
                     store.close()
                     raise ConfigurationError(
@@ -118,6 +129,16 @@ class TenantRegistry:
                     )
                 self._stores[tenant_id] = store
             return store
+
+    def is_open(self, tenant_id: str) -> bool:
+        """Whether its files are open at this moment."""
+        database = self._databases.get(tenant_id)
+        return database is not None and database in self._files
+
+    @property
+    def open_files(self) -> int:
+        """Tenants whose files are open now."""
+        return len(self._files)
 
     def exists(self, tenant_id: str) -> bool:
         """Raises InvalidInput for what can be no tenant's id."""
@@ -134,11 +155,12 @@ class TenantRegistry:
         After a crash in the middle the tenant is either untouched or gone; `_sweep` removes what was left.
         """
         path = self._path(tenant_id)
-        with self._guard:
+        with self._guard(tenant_id):
             self._refuse_closed()
             if not path.exists():
                 raise TenantNotFound(f"there is no tenant {tenant_id!r}")
             store = self._stores.pop(tenant_id, None)
+            self._databases.pop(tenant_id, None)
             if store is not None:
                 store.close()
             removed = path.with_name(path.name + REMOVED_SUFFIX)
@@ -154,7 +176,9 @@ class TenantRegistry:
 
     def close(self) -> None:
         """Idempotent: closes every store and gives the folder up."""
-        with self._guard:
+        with contextlib.ExitStack() as stack:
+            for guard in self._guards:
+                stack.enter_context(guard)
             if self._lock_descriptor is None:
                 return
             for store in self._stores.values():
@@ -163,6 +187,19 @@ class TenantRegistry:
             self._reserve.release()
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
+
+    def _guard(self, tenant_id: str) -> threading.Lock:
+        """Held while a tenant's files come or go."""
+        return self._guards[hash(tenant_id) % _GUARDS]
+
+    def _open(self, path: Path) -> TenantStore:
+        database = self._databases[path.stem] = RestingDatabase(path, self._files)
+        try:
+            return TenantStore(database, clock=self._clock, reserve=self._reserve)
+        except BaseException:
+            del self._databases[path.stem]
+            database.close()
+            raise
 
     def _path(self, tenant_id: str) -> Path:
         check_tenant_id(tenant_id)

@@ -90,13 +90,17 @@ def decode_rung(path: str) -> Rung:
 
 
 def encode_memory(
-    prepared: PreparedMemory, *, rung: int, state: int, version: int, created_at: int
+    prepared: PreparedMemory,
+    impacts: Mapping[str, float],
+    *,
+    rung: int,
+    state: int,
+    version: int,
+    created_at: int,
 ) -> dict[str, object]:
     """Column -> value. A memory that is stored as history was superseded by the version that stored it."""
     memory, source = prepared.memory, prepared.memory.source
     vector = prepared.vector.astype("<f2").tobytes()
-    impact_terms = _json(tuple(prepared.impacts))
-    impact_weights = np.fromiter(prepared.impacts.values(), "<f4").tobytes()
     columns: dict[str, object] = {
         "id": memory.id,
         "rung": rung,
@@ -132,15 +136,29 @@ def encode_memory(
         "derived_from": _json(source.memory_ids),
         "questions": _json(memory.questions),
         "metadata": _json(dict(memory.metadata)),
-        "impact_terms": impact_terms,
-        "impact_weights": impact_weights,
-        "indexed_checksum": _indexed_checksum(vector, impact_terms, impact_weights),
+        **_encode_impacts(impacts, vector),
     }
     said = [columns[name] for name in _SAID]
     return columns | {"said_checksum": _said_checksum(encode_rung(memory.rung), said)}
 
 
-def as_reloaded(prepared: PreparedMemory, columns: Mapping[str, Any]) -> IndexedMemory:
+def encode_impacts(indexed: IndexedMemory) -> dict[str, object]:
+    """Column -> value of those that change when a memory is weighed anew."""
+    return _encode_impacts(indexed.impacts, indexed.vector.astype("<f2").tobytes())
+
+
+def _encode_impacts(impacts: Mapping[str, float], vector: bytes) -> dict[str, object]:
+    terms, weights = _json(tuple(impacts)), np.fromiter(impacts.values(), "<f4").tobytes()
+    return {
+        "impact_terms": terms,
+        "impact_weights": weights,
+        "indexed_checksum": _indexed_checksum(vector, terms, weights),
+    }
+
+
+def as_reloaded(
+    prepared: PreparedMemory, impacts: Mapping[str, float], columns: Mapping[str, Any]
+) -> IndexedMemory:
     """What `decode_indexed_memory` gives for a row of `encode_memory`, without asking the file for it."""
     said = prepared.memory
     memory = Memory(
@@ -168,10 +186,7 @@ def as_reloaded(prepared: PreparedMemory, columns: Mapping[str, Any]) -> Indexed
         tokens_given=columns["tokens_given"],
         tokens_used=columns["tokens_used"],
     )
-    weights: list[float] = np.frombuffer(columns["impact_weights"], "<f4").tolist()
-    return IndexedMemory(
-        memory, _vector(columns["vector"]), dict(zip(prepared.impacts, weights, strict=True))
-    )
+    return IndexedMemory(memory, _vector(columns["vector"]), impacts)
 
 
 def decode_memory(row: Row) -> Memory:

@@ -8,6 +8,8 @@ checksum, begins behind the part of a row that SQLite keeps in the b-tree. No in
 digests. Ids and the values of a scope are names, not words, and stand outside this guarantee.
 """
 
+import sqlite3
+from functools import cache
 from typing import Final
 
 from precall.engine.memory.memory import MemoryKind
@@ -15,7 +17,7 @@ from precall.engine.memory.memory import MemoryKind
 APPLICATION_ID: Final = 0x70726361
 """Stands in the file's header ("prca"): tells a tenant's file from any other SQLite database."""
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Kept in ``PRAGMA user_version``; raised by whoever changes a table."""
 
 PAGE_BYTES: Final = 512
@@ -25,8 +27,10 @@ PAGE_BYTES: Final = 512
 LOCAL_BYTES: Final = 480
 """Vector and ballast together are at least this long, hence no word stays in the b-tree."""
 
-SCHEMA_OBJECTS: Final = 18
-"""Tables and indices, SQLite's own included: one that is missing was lost to damage."""
+CURRENT_TURN: Final = f"kind = '{MemoryKind.EPISODE.value}' AND conversation_digest IS NOT NULL AND state = 0"
+"""What stands in the order of its conversation: see `precall.engine.memory.turns`."""
+
+SCHEMA_QUERY: Final = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 _KINDS = ", ".join(f"'{kind.value}'" for kind in MemoryKind)
 
@@ -38,7 +42,8 @@ STATEMENTS: Final = (
         levels            TEXT NOT NULL,               -- JSON array, from the top
         model_fingerprint TEXT NOT NULL,
         dimension         INTEGER NOT NULL CHECK (dimension > 0),
-        settings_checksum INTEGER NOT NULL,            -- CRC-32 of the four above
+        analyzer_version  INTEGER NOT NULL,            -- of precall.scoring.terms, which made the weights
+        settings_checksum INTEGER NOT NULL,            -- CRC-32 of the five above
         version           INTEGER NOT NULL CHECK (version >= 0),
         lease_horizon     REAL NOT NULL                -- Unix seconds
     ) STRICT
@@ -107,6 +112,11 @@ STATEMENTS: Final = (
     CREATE INDEX memories_by_conversation ON memories (conversation_digest)
         WHERE conversation_digest IS NOT NULL
     """,
+    # Current turns as they were said, a row's number being behind what an index names.
+    f"""
+    CREATE INDEX memories_by_turn ON memories (rung, conversation_digest, event_time)
+        WHERE {CURRENT_TURN}
+    """,
     "CREATE INDEX memories_by_uri ON memories (uri_digest) WHERE uri_digest IS NOT NULL",
     "CREATE INDEX memories_by_expiry ON memories (expires_at) WHERE expires_at IS NOT NULL",
     """
@@ -127,3 +137,17 @@ STATEMENTS: Final = (
     """,
     "CREATE INDEX requests_by_age ON requests (created_at)",
 )
+
+
+@cache
+def schema_objects() -> frozenset[tuple[str | None, ...]]:
+    """What SQLite notes of each table and index, its own included: another note, or one that is missing, is
+    damage.
+    """
+    connection = sqlite3.connect(":memory:")
+    try:
+        for statement in STATEMENTS:
+            connection.execute(statement)
+        return frozenset(connection.execute(SCHEMA_QUERY))
+    finally:
+        connection.close()

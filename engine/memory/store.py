@@ -23,6 +23,7 @@ from precall.engine.memory.memory import IndexedMemory, Memory, NewMemory, Sourc
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.reading import FoundMemories, History, MemoryPage, RungCount
+from precall.engine.memory.renewal import renew
 from precall.engine.memory.requests import Request
 from precall.engine.memory.reserve import NO_RESERVE, Reserve
 from precall.engine.memory.tenant_settings import TenantSettings
@@ -50,6 +51,7 @@ class TenantStore:
             settings = TenantSettings.read(connection, name=database.name)
             version = reading.read_version(connection)
             reading.check_rungs(connection)
+        renew(database, settings)
         self.tenant_id = settings.tenant_id
         self.ladder = settings.ladder
         self.model_fingerprint = settings.model_fingerprint
@@ -57,7 +59,7 @@ class TenantStore:
         self._mark = VersionMark(database.path)
         self._mark.check(version, name=database.name)
         self._erasure = Erasure(database)
-        self._destruction = Destruction(database, self._erasure, self._mark, reserve)
+        self._destruction = Destruction(database, self._erasure, self._mark, reserve, self.dimension)
         self._expiry = Expiry(database)
 
     @classmethod
@@ -74,8 +76,8 @@ class TenantStore:
     def open(
         cls, path: Path, *, clock: Callable[[], float] = time.time, reserve: Reserve = NO_RESERVE
     ) -> Self:
-        """``clock``: Unix seconds. ``reserve``: room for destructions on a full disk. It reads no memories.
-        Raises TenantNotFound, TenantQuarantined, or ConfigurationError for another schema version.
+        """``clock``: Unix seconds. ``reserve``: room for destructions on a full disk. It reads no memories,
+        unless `renew` must. Raises TenantNotFound, TenantQuarantined, or ConfigurationError (schema version).
         """
         database = Database(path)
         try:
@@ -186,8 +188,8 @@ class TenantStore:
     def forget_source(
         self, source: Source, *, visible_from: Rung | None, request_id: str | None = None
     ) -> DeleteOutcome:
-        """Destroy what matches every given field of a source and can be seen from a rung (None: from
-        anywhere), and what hangs on it as in `delete`. Raises InvalidInput if the source says too little.
+        """Destroy what matches every given field of a source, as `delete` would. Raises InvalidInput if the
+        source says too little.
         """
         path = visible_from and visible_from.values
         request = Request.of_destruction(request_id, "forget_source", [asdict(source), path])
@@ -203,9 +205,7 @@ class TenantStore:
         return self._expiry.earliest <= self._now()
 
     def destroy_expired(self, *, limit: int) -> DeleteOutcome:
-        """Destroy up to ``limit`` memories whose time is over, as `delete` would with what hangs on them;
-        ``expiry_is_due`` tells afterwards whether more are waiting.
-        """
+        """Destroy up to ``limit`` memories whose time is over, as `delete` would. See `expiry_is_due`."""
         now = self._now()
         outcome = self._destruction.destroy(
             None, lambda connection: destroying.named_by_expiry(connection, now, limit), now=now
@@ -260,8 +260,8 @@ class TenantStore:
             yield from reading.stream_current(connection, rung, dimension=self.dimension)
 
     def load_rung_as_of(self, rung: Rung, moment: datetime) -> Iterator[IndexedMemory]:
-        """Like `load_rung`, the memories that were current at a moment, as they stood then. A memory counts
-        from the moment at which it was stored; what was destroyed or has expired since never comes back.
+        """Like `load_rung`, the memories that were current at a moment, as they stood then, weights apart. A
+        memory counts from when it was stored; what was destroyed or has expired since never comes back.
         """
         with self._database.reading() as connection:
             yield from reading.stream_as_of(

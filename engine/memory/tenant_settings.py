@@ -2,37 +2,49 @@
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 from zlib import crc32
 
 from precall.engine.errors import InvalidInput, TenantQuarantined
 from precall.engine.memory.ladder import Ladder
+from precall.scoring.terms import ANALYZER_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class TenantSettings:
-    """Fixed when the tenant is made. ``dimension``: of its vectors."""
+    """Fixed when the tenant is made. ``dimension``: of its vectors. ``analyzer_version``: whose terms the
+    keyword weights are of; only `precall.engine.memory.renewal` changes it.
+    """
 
     tenant_id: str
     ladder: Ladder
     model_fingerprint: str
     dimension: int
+    analyzer_version: int = ANALYZER_VERSION
 
     @property
-    def columns(self) -> tuple[str, str, str, int, int]:
+    def columns(self) -> tuple[str, str, str, int, int, int]:
         """As they stand in ``meta``, their checksum last."""
-        said = (self.tenant_id, json.dumps(self.ladder.levels), self.model_fingerprint, self.dimension)
+        said = (
+            self.tenant_id,
+            json.dumps(self.ladder.levels),
+            self.model_fingerprint,
+            self.dimension,
+            self.analyzer_version,
+        )
         return (*said, crc32(json.dumps(said).encode()))
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, *, name: str) -> Self:
         """Raises TenantQuarantined, which speaks of ``name``."""
         row = connection.execute(
-            "SELECT tenant_id, levels, model_fingerprint, dimension, settings_checksum FROM meta"
+            "SELECT tenant_id, levels, model_fingerprint, dimension, analyzer_version, settings_checksum "
+            "FROM meta"
         ).fetchone()
         try:
-            settings = cls(str(row[0]), Ladder(tuple(json.loads(row[1]))), str(row[2]), int(row[3]))
+            ladder = Ladder(tuple(json.loads(row[1])))
+            settings = cls(str(row[0]), ladder, str(row[2]), int(row[3]), int(row[4]))
             if settings.columns != tuple(row):
                 raise ValueError("the checksum is that of other settings")
         except (TypeError, ValueError, InvalidInput) as error:
@@ -43,7 +55,16 @@ class TenantSettings:
 
     def rename(self, connection: sqlite3.Connection, tenant_id: str) -> None:
         """Give the file that they were read from to a tenant of another name."""
-        renamed = TenantSettings(tenant_id, self.ladder, self.model_fingerprint, self.dimension)
+        replace(self, tenant_id=tenant_id).store(connection)
+
+    def analyzed_by(self, version: int) -> Self:
+        """The same with the weights of another analyser."""
+        return replace(self, analyzer_version=version)
+
+    def store(self, connection: sqlite3.Connection) -> None:
+        """Put them in the place of those in the file."""
         connection.execute(
-            "UPDATE meta SET tenant_id = ?, settings_checksum = ?", (tenant_id, renamed.columns[-1])
+            "UPDATE meta SET tenant_id = ?, levels = ?, model_fingerprint = ?, dimension = ?, "
+            "analyzer_version = ?, settings_checksum = ?",
+            self.columns,
         )

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from precall.engine.errors import AlreadyExists, NotFound
 from precall.engine.memory.ladder import Rung
@@ -19,6 +19,8 @@ from precall.engine.memory.rows import (
     encode_rung,
     fate_checksum,
 )
+from precall.engine.memory.turns import TurnPlace, Turns
+from precall.scoring.keyword import document_impacts
 
 _COLUMNS = (
     "id", "rung", "state", "kind", "pinned", "confidence", "importance", "event_time", "said_time",
@@ -40,7 +42,7 @@ class BatchWriter:
     connection: sqlite3.Connection
     version: int
     now: int
-    dimension: int
+    turns: Turns
     branch: Rung | None = None
     """Origins that do not stand in line with this rung are as good as missing; None: all of them count."""
 
@@ -57,6 +59,8 @@ class BatchWriter:
         derived from a deleted memory must not outlive it by arriving late.
         """
         superseded_ids = [self._store(position, prepared) for position, prepared in enumerate(batch)]
+        reweighed = {indexed.memory.id: indexed for indexed in self.turns.settle()}
+        self._current |= {name: reweighed.pop(name) for name in self._current if name in reweighed}
         return WriteOutcome(
             version=self.version,
             written=tuple(
@@ -65,6 +69,7 @@ class BatchWriter:
             ),
             added=tuple(self._current.values()),
             removed=tuple(self._removed),
+            reweighed=tuple(reweighed.values()),
         )
 
     def _store(self, position: int, prepared: PreparedMemory) -> tuple[str, ...]:
@@ -80,8 +85,18 @@ class BatchWriter:
         if standing is not None and not is_history:
             self._supersede(standing, memory.rung, moment)
             superseded = (standing.id,)
+        turn = TurnPlace.of(
+            kind=memory.kind.value,
+            rung=rung,
+            conversation=digest(memory.source.conversation_id),
+            event_time=event_time,
+        )
+        if is_history:
+            turn = None
+        impacts = document_impacts(prepared.terms, () if turn is None else self.turns.before(turn))
         columns = encode_memory(
             prepared,
+            impacts,
             rung=rung,
             state=SUPERSEDED if is_history else CURRENT,
             version=self.version,
@@ -92,10 +107,14 @@ class BatchWriter:
             raise AlreadyExists(f"id {memory.id!r} is taken: choose another, or supersede by a key").at(
                 position
             )
-        self._link_origins(position, prepared, inserted.lastrowid)
+        number = inserted.lastrowid
+        assert number is not None, "an INSERT of a row has its number"
+        if turn is not None:
+            self.turns.joined(replace(turn, number=number), prepared.terms)
+        self._link_origins(position, prepared, number)
         self._states[memory.id] = MemoryState.SUPERSEDED if is_history else MemoryState.CURRENT
         if not is_history:
-            self._current[memory.id] = as_reloaded(prepared, columns)
+            self._current[memory.id] = as_reloaded(prepared, impacts, columns)
         return superseded
 
     def _standing(self, rung: int, key: str) -> "_Standing | None":
@@ -103,11 +122,17 @@ class BatchWriter:
         if not key:
             return None
         row = self.connection.execute(
-            "SELECT number, id, event_time, created_at FROM memories "
+            "SELECT number, id, event_time, created_at, kind, conversation_digest FROM memories "
             "WHERE rung = ? AND key_digest = ? AND state = 0",
             (rung, digest(key)),
         ).fetchone()
-        return _Standing(*row) if row else None
+        if row is None:
+            return None
+        number, identity, event_time, created_at, kind, conversation = row
+        turn = TurnPlace.of(
+            kind=kind, rung=rung, conversation=conversation, event_time=event_time, number=number
+        )
+        return _Standing(number, identity, event_time, created_at, turn)
 
     def _supersede(self, standing: "_Standing", rung: Rung, moment: int) -> None:
         self.connection.execute(
@@ -115,13 +140,15 @@ class BatchWriter:
             "WHERE number = ?",
             (self.version, moment, fate_checksum(SUPERSEDED, self.version, moment), standing.number),
         )
+        if standing.turn is not None:
+            self.turns.superseded(standing.turn)
         if standing.id in self._states:
             self._states[standing.id] = MemoryState.SUPERSEDED
             del self._current[standing.id]
         else:
             self._removed.append(RemovedMemory(standing.id, rung))
 
-    def _link_origins(self, position: int, prepared: PreparedMemory, number: int | None) -> None:
+    def _link_origins(self, position: int, prepared: PreparedMemory, number: int) -> None:
         for origin in dict.fromkeys(prepared.memory.source.memory_ids):
             row = self.connection.execute(
                 "SELECT m.number, r.path FROM memories m JOIN rungs r ON r.number = m.rung "
@@ -156,3 +183,4 @@ class _Standing:
     id: str
     event_time: int
     created_at: int
+    turn: TurnPlace | None

@@ -1,8 +1,8 @@
 """The one thread that a reranker computes on, and whether it still does."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from precall.engine.batching.failed_pass import failed_pass
@@ -12,6 +12,9 @@ from precall.engine.encoding.guard import PROBE_TEXT
 from precall.engine.encoding.reranker import RerankedBatch, Reranker
 from precall.engine.encoding.scores import finite_scores
 from precall.engine.errors import DeadlineExceeded, ModelUnavailable, PrecallError
+from precall.engine.retrieval.worker_thread import WorkerThread
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,14 @@ class RerankerPass:
 
 
 class RerankerDevice:
-    """Passes go first come, first served. Made and used on one event loop; the thread ends with it."""
+    """Passes go first come, first served. Made and used on one event loop; ``close`` ends the thread."""
 
     def __init__(self, reranker: Reranker, clock: Callable[[], float], *, probe_seconds: float) -> None:
         """``clock`` (seconds) is what deadlines are measured on."""
         self._reranker = reranker
         self._clock = clock
         self._probe_seconds = probe_seconds
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="precall-reranker")
+        self._thread = WorkerThread("precall-reranker")
         self._health = DeviceHealth("the reranker")
         self._sound_passes = 0
 
@@ -63,7 +66,15 @@ class RerankerDevice:
             return done
 
         queued_at = self._clock()
-        return await loop.run_in_executor(self._thread, compute)
+        return await self._thread.run(compute)
+
+    async def close(self, seconds: float) -> None:
+        """End the thread after the pass in progress; one that takes over ``seconds`` is left to itself.
+
+        No pass may be asked for any more. Twice is as once.
+        """
+        if not await self._thread.finish(seconds):
+            _logger.warning("the reranker still computes after %g s and is left to itself", seconds)
 
     async def probe(self) -> None:
         """A real pass: is the model alive? Somebody else's that works meanwhile is as good.

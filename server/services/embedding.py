@@ -11,7 +11,7 @@ from precall.engine.batching.work import WorkClass
 from precall.engine.encoding.card import ModelCard, Pooling
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.engine import Engine
-from precall.engine.errors import InvalidInput, NotSupported
+from precall.engine.errors import Draining, InvalidInput, NotSupported
 from precall.engine.retrieval.reranking import RerankQueue
 from precall.proto import common_pb2, embedding_pb2
 from precall.proto.embedding_pb2_grpc import EmbeddingServiceServicer
@@ -74,6 +74,9 @@ class EmbeddingService(EmbeddingServiceServicer):
             truncate=request.truncate,
             instruction=request.instruction or None,
         )
+        for outcome in outcomes:
+            if isinstance(outcome.error, Draining):
+                raise outcome.error  # the whole request is for another server
         outcomes = [outcome.cut_to(card.dimension) for outcome in outcomes]
         times = EmbeddingTimes.of(outcomes)
         for name in ("tokenize", "queue", "device"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from precall.engine.batching.work import WorkClass
 from precall.engine.errors import FingerprintMismatch, InvalidInput
 from precall.engine.retrieval.reranking import Reranking, RerankQueue
 from precall.proto import common_pb2, embedding_pb2
@@ -18,11 +19,15 @@ class RerankMethod:
         self._max_batch = max_batch
 
     async def answer(self, request: embedding_pb2.RerankRequest, call: Call) -> embedding_pb2.RerankResponse:
-        """Raises InvalidInput, TextTooLong (the query), FingerprintMismatch, Overloaded, DeadlineExceeded."""
+        """Raises InvalidInput, TextTooLong (the query), NotSupported (an instruction), FingerprintMismatch,
+        Overloaded, DeadlineExceeded, Draining.
+        """
         self._check(request)
         reranking = await self._queue.rerank(
             request.query,
             request.documents,
+            tenant=call.principal.tenant,
+            work_class=WorkClass.INGEST,
             instruction=request.instruction or None,
             truncate=request.truncate,
             deadline=call.deadline,

@@ -152,7 +152,7 @@ async def _accurately(
     query: Query,
 ) -> list[Hit]:
     """A `SearchMethod` once its first three arguments are bound."""
-    answer = await accurate.search(partitions, asked, deadline=call.deadline)
+    answer = await accurate.search(partitions, asked, tenant=call.principal.tenant, deadline=call.deadline)
     seconds = (answer.tokenize_seconds, answer.queue_seconds, answer.device_seconds)
     for stage, took in zip(_RERANKING, seconds, strict=True):
         call.note(stage, took)

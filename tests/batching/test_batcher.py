@@ -29,7 +29,7 @@ from precall.engine.errors import (
 
 from .conftest import FakeEncoder, vector_of
 
-SETTINGS = BatchingSettings(max_waiting_tokens=100, probe_seconds=5.0)
+SETTINGS = BatchingSettings(max_waiting_tokens=100, tenant_share=1.0, probe_seconds=5.0)
 
 
 class RecordingObserver:
@@ -543,3 +543,60 @@ async def test_padding_is_counted_only_where_it_is_computed(encoder: FakeEncoder
     await embed(batcher, "one", "one two three")
     await batcher.close()
     assert (finished[-1].tokens, finished[-1].padded_tokens) == (4, 6 if padded else 4)
+
+
+async def test_no_thread_is_started_by_the_first_call_that_needs_it(batcher: Batcher) -> None:
+    """A system that gives no more threads is found at the start, not when texts come."""
+    before = set(threading.enumerate())
+    await embed(batcher, *(f"text {number}" for number in range(20)))
+    await batcher.embed(
+        [f"text {number}" for number in range(20)],
+        TextRole.DOCUMENT,
+        tenant="acme",
+        work_class=WorkClass.INGEST,
+    )
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("by", ["tokens", "characters"])
+async def test_a_tenant_that_fills_its_room_leaves_the_others_theirs(
+    encoder: FakeEncoder, observer: RecordingObserver, by: str
+) -> None:
+    settings = BatchingSettings(max_waiting_tokens=100, max_waiting_characters=1_000, inline_texts=0)
+    batcher = Batcher(encoder, settings, observer)
+    await batcher.start()
+    assert encoder.began.acquire(blocking=False)
+
+    async def send(tenant: str, *texts: str) -> list[EmbeddingOutcome]:
+        return await batcher.embed(texts, TextRole.DOCUMENT, tenant=tenant, work_class=WorkClass.CONVERSATION)
+
+    entered, gate = threading.Event(), threading.Event()
+    tokenize = encoder.tokenize
+
+    def held(text: str, role: TextRole, *, truncate: bool, instruction: str | None = None) -> TokenizedText:
+        entered.set()
+        assert gate.wait(20)
+        return tokenize(text, role, truncate=truncate, instruction=instruction)
+
+    try:
+        running = await hold_device(batcher, encoder)
+        if by == "characters":
+            encoder.tokenize = held  # type: ignore[method-assign]
+        texts = {"tokens": [f"{number} " + "x " * 24 for number in range(3)], "characters": ["x" * 250] * 3}
+        flood = asyncio.create_task(send("big", *texts[by]))
+        if by == "tokens":
+            await until_waiting(batcher, 75)
+        else:
+            assert await asyncio.to_thread(entered.wait, 20)
+        with pytest.raises(Overloaded, match=f"{by} of this tenant"):
+            await send("big", "one more")
+        assert observer.refused_count == 1
+        small = asyncio.create_task(send("small", "one more"))
+        gate.set()
+        encoder.open_device()
+        outcomes = await small + await flood + await running
+        assert [outcome.error for outcome in outcomes] == [None] * 5
+    finally:
+        gate.set()
+        encoder.open_device()
+        await batcher.close()

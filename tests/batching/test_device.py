@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from precall.engine.batching.batcher import Batcher
+from precall.engine.batching.device_thread import BatchResult
 from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.batching.settings import BatchingSettings
 from precall.engine.batching.work import WorkClass
@@ -16,7 +17,7 @@ from precall.engine.errors import ModelUnavailable, Overloaded
 from .conftest import CARD, FakeEncoder
 
 CONVERSATION, PREFETCH, INGEST = WorkClass
-SETTINGS = BatchingSettings(max_waiting_tokens=20, probe_seconds=5.0)
+SETTINGS = BatchingSettings(max_waiting_tokens=20, tenant_share=1.0, probe_seconds=5.0)
 HUNG_SECONDS = 20.0
 """After it a test fails instead of standing still; nothing takes nearly as long."""
 
@@ -149,3 +150,84 @@ async def test_what_a_full_queue_would_refuse_never_reaches_the_tokenizer(
     assert served.error is None
     encoder.background.open_device()
     await asyncio.gather(held, waiting)
+
+
+async def test_a_conversation_gets_its_own_pass_of_a_text_that_runs_for_a_patient_class(
+    batcher: Batcher, encoder: TwoWorkers
+) -> None:
+    held = await hold_background(batcher, encoder)
+    (outcome,) = await embed(batcher, CONVERSATION, "holds the background")
+    assert outcome.error is None and not held.done()
+    encoder.background.open_device()
+    assert (await held)[0].error is None
+
+
+async def test_a_turn_that_fails_once_costs_nobody_his_answer(
+    batcher: Batcher, encoder: TwoWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = batcher._queue.take
+    failures = [MemoryError(), RuntimeError("odd")]
+
+    def failing(classes: object) -> object:
+        if failures:
+            raise failures.pop()
+        return take(classes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(batcher._queue, "take", failing)
+    assert (await embed(batcher, CONVERSATION, "text"))[0].error is None
+    assert failures == [] and batcher.healthy
+
+
+async def test_a_completion_that_fails_costs_nobody_his_answer(
+    batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+
+        def broken(*_: object) -> None:
+            raise MemoryError
+
+        patched.setattr(batcher._queue, "complete", broken)
+        assert (await embed(batcher, CONVERSATION, "text"))[0].error is None
+    assert (await embed(batcher, CONVERSATION, "text"))[0].error is None
+    assert batcher._queue.is_idle
+
+
+async def test_a_row_that_cannot_be_copied_fails_its_text_alone(
+    batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = BatchResult.row
+
+    def failing(self: BatchResult, number: int) -> object:
+        if number == 0:
+            raise MemoryError
+        return row(self, number)
+
+    monkeypatch.setattr(BatchResult, "row", failing)
+    outcomes = await embed(batcher, CONVERSATION, "one", "two")
+    assert sum(outcome.error is None for outcome in outcomes) <= 1
+    assert all(outcome.error is None or outcome.error.reason == "MODEL_UNAVAILABLE" for outcome in outcomes)
+
+
+async def test_a_worker_that_cannot_go_on_answers_all_and_is_known_to_be_gone(
+    batcher: Batcher, encoder: TwoWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = await hold_background(batcher, encoder)
+    heard: list[bool] = []
+    batcher.listen(lambda: heard.append(batcher.healthy))
+
+    def broken(classes: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr(batcher._queue, "take", broken)
+    (lost,) = await embed(batcher, CONVERSATION, "text")
+    (also,) = await held  # of the other worker: it would not be started again alone
+    for outcome in (lost, also):
+        assert isinstance(outcome.error, ModelUnavailable)
+    assert heard == [False] and not batcher.healthy
+    with pytest.raises(ModelUnavailable):
+        await embed(batcher, INGEST, "more")
+    monkeypatch.undo()
+    encoder.background.open_device()
+    async with asyncio.timeout(HUNG_SECONDS):
+        await batcher.close()
+    assert not batcher._answers

@@ -53,6 +53,27 @@ def test_a_failure_that_has_a_type_keeps_it() -> None:
     assert failed_pass(error, "12 texts") is error
 
 
+def test_too_little_memory_is_told_even_if_a_model_has_put_it_in_an_error_of_ours() -> None:
+    wrapped = ModelUnavailable("the model failed")
+    wrapped.__cause__ = RuntimeError("can't allocate memory")
+    assert failed_pass(wrapped, "12 texts").metadata == {"cause": OUT_OF_MEMORY}
+    other = ModelUnavailable("the model failed")
+    other.__cause__ = ValueError("shape")
+    assert failed_pass(other, "12 texts") is other
+
+
+def test_torch_out_of_memory_on_a_processor_is_told_as_such() -> None:
+    """The library's own error, through the class that runs every torch model."""
+    torch = pytest.importorskip("torch")
+    from precall.engine.encoding.torch_device import Placement
+    from precall.engine.encoding.torch_runner import PackedRunner
+
+    runner = PackedRunner(lambda _: torch.empty(1 << 50), Placement(torch.device("cpu"), torch.float32))
+    with pytest.raises(ModelUnavailable) as caught:
+        runner.run([np.arange(3)])
+    assert failed_pass(caught.value, "3 texts").metadata == {"cause": OUT_OF_MEMORY}
+
+
 class Tensor:
     """Something large."""
 

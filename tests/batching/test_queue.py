@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from precall.engine.batching.queue import WorkQueue
+from precall.engine.batching.queue import ONE_WORKER, WorkQueue
 from precall.engine.batching.settings import BatchingSettings
 from precall.engine.batching.work import Batch, EmbeddingRequest, Ticket, TicketState, WorkClass
 from precall.engine.encoding.encoder import TextRole, TokenizedText, TokenUsage
 from precall.engine.errors import ConfigurationError, InvalidInput, Overloaded
 
 CONVERSATION, PREFETCH, INGEST = WorkClass.CONVERSATION, WorkClass.PREFETCH, WorkClass.INGEST
-SMALL = BatchingSettings(max_batch_tokens=100, max_batch_items=10, max_waiting_tokens=1_000)
+SMALL = BatchingSettings(max_batch_tokens=100, max_batch_items=10, max_waiting_tokens=1_000, tenant_share=1.0)
+TWO_WORKERS = ((CONVERSATION,), (PREFETCH, INGEST))
 _numbers = itertools.count()
 
 
@@ -185,12 +186,117 @@ def test_the_same_text_is_computed_once_for_all_who_ask(queue: WorkQueue) -> Non
     )
     batch = take(queue)
     assert len(batch.works) == 2
-    (third,) = queue.admit([request(text=1, tenant="other")])  # it runs already
+    (third,) = queue.admit([request(text=1)])  # it runs already
     assert not queue.has_waiting
     assert queue.complete(batch, 0.1) == [[first, second, third], [other_role]]
     queue.admit([request(text=1)])
     assert len(take(queue).works) == 1  # after that it is new work
     assert queue.counts.shared == 2
+
+
+def test_no_tenant_shares_a_text_with_another(queue: WorkQueue) -> None:
+    """Whoever did would learn from how soon the answer comes what the other one has in flight."""
+    (first,) = queue.admit([request(text=1, tenant="acme")])
+    batch = take(queue)
+    (other,) = queue.admit([request(text=1, tenant="other")])  # runs for acme
+    (waits,) = queue.admit([request(text=1, tenant="third")])  # waits for other
+    assert queue.complete(batch, 0.1) == [[first]]
+    assert sorted(work.tenant for work in take(queue).works) == ["other", "third"]
+    assert other.work is not waits.work and queue.counts.shared == 0
+
+
+def test_callers_of_one_text_leave_without_a_search_for_each(queue: WorkQueue) -> None:
+    """Searching the list of them would stop the event loop when thousands give up at once."""
+    tickets = queue.admit([request(tokens=1, text=1) for _ in range(900)])
+    compared = 0
+
+    class Watched(Ticket):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return self is other
+
+        __hash__ = object.__hash__
+
+    for ticket in tickets:
+        ticket.__class__ = Watched
+    assert queue.cancel(reversed(tickets)) == 900
+    assert compared <= 900 and queue.is_idle
+
+
+def test_a_conversation_does_not_wait_for_the_same_text_on_the_patient_worker(clock: Clock) -> None:
+    queue = WorkQueue(SMALL, clock, TWO_WORKERS)
+    (patient,) = queue.admit([request(text=1, work_class=INGEST)])
+    running = queue.take((PREFETCH, INGEST)).batch
+    (joins,) = queue.admit([request(text=1, work_class=PREFETCH)])  # the same worker: it cannot be sooner
+    (urgent,) = queue.admit([request(text=1, work_class=CONVERSATION)])
+    queue.check_integrity()
+    own = queue.take((CONVERSATION,)).batch
+    assert running is not None and own is not None and tickets_of(own) == [urgent]
+    (also,) = queue.admit([request(text=1, work_class=INGEST)])  # joins the one that is sooner
+    assert queue.complete(own, 0.1) == [[urgent, also]]
+    queue.check_integrity()
+    assert not queue.is_idle
+    assert queue.complete(running, 0.1) == [[patient, joins]]
+    assert queue.is_idle
+
+
+def test_with_one_worker_a_conversation_joins_what_runs(queue: WorkQueue) -> None:
+    (patient,) = queue.admit([request(text=1, work_class=INGEST)])
+    batch = take(queue)
+    (urgent,) = queue.admit([request(text=1, work_class=CONVERSATION)])
+    assert not queue.has_waiting and queue.complete(batch, 0.1) == [[patient, urgent]]
+
+
+def test_what_conversations_used_of_their_worker_no_prefetch_waits_for(clock: Clock) -> None:
+    queue = WorkQueue(replace(SMALL, max_waiting_tokens=10**6), clock, TWO_WORKERS)
+    queue.admit([request(tokens=100, work_class=CONVERSATION) for _ in range(300)])
+    queue.admit([request(tokens=100, work_class=PREFETCH)])
+    assert queue.take((PREFETCH, INGEST)).batch is not None
+    queue.admit([request(tokens=100, work_class=INGEST) for _ in range(40)])
+    for _ in range(300):
+        queue.take((CONVERSATION,))
+    assert queue.take((PREFETCH, INGEST)).batch is not None
+    queue.admit([request(tokens=100, work_class=PREFETCH)])
+    batch = queue.take((PREFETCH, INGEST)).batch
+    assert batch is not None and batch.work_class is PREFETCH
+
+
+def test_no_tenant_gets_all_the_room_of_a_class() -> None:
+    queue = WorkQueue(replace(SMALL, tenant_share=0.75), Clock())
+    queue.admit([request(tokens=700, tenant="big", work_class=INGEST)])
+    with pytest.raises(Overloaded, match="of this tenant"):
+        queue.admit([request(tokens=51, tenant="big", work_class=INGEST)])
+    queue.admit([request(tokens=50, tenant="big", work_class=INGEST)])
+    queue.admit([request(tokens=700, tenant="big", work_class=PREFETCH)])  # each class has its own
+    queue.admit([request(tokens=250, tenant="small", work_class=INGEST)])
+    with pytest.raises(Overloaded, match="1000 tokens of class ingest"):
+        queue.admit([request(tokens=1, tenant="small", work_class=INGEST)])
+    with pytest.raises(InvalidInput, match="split it"):  # it could never wait
+        queue.admit([request(tokens=751, tenant="third", work_class=INGEST)])
+    queue.check_integrity()
+    queue.take()
+    queue.take()
+    queue.admit([request(tokens=700, tenant="big", work_class=INGEST)])  # what left gives room again
+
+
+def test_a_batch_whose_completion_broke_off_can_be_abandoned(
+    queue: WorkQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ticket,) = queue.admit([request(text=1)])
+    batch = take(queue)
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(queue._room, "observe", broken)
+    with pytest.raises(MemoryError):
+        queue.complete(batch, 0.1)
+    assert queue.abandon(batch) == [[ticket]]
+    queue.check_integrity()
+    assert queue.is_idle and ticket.state is TicketState.DONE
 
 
 def test_sharing_raises_a_text_to_the_most_urgent_class(queue: WorkQueue) -> None:
@@ -236,9 +342,9 @@ def test_a_flood_of_one_class_keeps_nobody_out_of_another(queue: WorkQueue) -> N
 
 def test_room_can_be_asked_for_before_there_are_tokens(queue: WorkQueue) -> None:
     queue.admit([request(tokens=900, work_class=INGEST)])
-    queue.require_room(INGEST, tokens=100, texts=3)
+    queue.require_room(INGEST, "acme", tokens=100, texts=3)
     with pytest.raises(Overloaded) as caught:
-        queue.require_room(INGEST, tokens=101, texts=3)
+        queue.require_room(INGEST, "acme", tokens=101, texts=3)
     assert caught.value.retry_after_seconds > 0
     assert queue.counts.refused == 3
     assert queue.waiting_tokens_of(INGEST) == 900  # asking keeps nothing
@@ -297,6 +403,9 @@ def test_tenants_that_left_are_forgotten(queue: WorkQueue) -> None:
         {"look_ahead": 0},
         {"minimum_fill": 1.5},
         {"inline_texts": -1},
+        {"max_waiting_characters": 0},
+        {"tenant_share": 0.0},
+        {"tenant_share": 1.1},
         {"probe_seconds": 0.0},
         {"class_weights": {CONVERSATION: 1.0}},
         {"class_weights": {CONVERSATION: 1.0, PREFETCH: 1.0, INGEST: 0.0}},
@@ -308,9 +417,14 @@ def test_a_wrong_setting_is_named(wrong: dict[str, object]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 120), st.floats(0.0, 1.0))
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 120),
+    st.floats(0.0, 1.0),
+    st.sampled_from([ONE_WORKER, TWO_WORKERS]),
+)
 def test_any_sequence_keeps_the_invariants_and_answers_everything_once(
-    seed: int, budget: int, minimum_fill: float
+    seed: int, budget: int, minimum_fill: float, workers: tuple[tuple[WorkClass, ...], ...]
 ) -> None:
     chance = random.Random(seed)
     clock = Clock()
@@ -320,8 +434,9 @@ def test_any_sequence_keeps_the_invariants_and_answers_everything_once(
         max_waiting_tokens=300,
         minimum_fill=minimum_fill,
         look_ahead=8,
+        tenant_share=1.0,
     )
-    queue = WorkQueue(limits, clock)
+    queue = WorkQueue(limits, clock, workers)
     alive: list[Ticket] = []
     ended: Counter[int] = Counter()
     running: list[Batch] = []
@@ -347,7 +462,7 @@ def test_any_sequence_keeps_the_invariants_and_answers_everything_once(
                     before[each.work_class] += len(each.text.token_ids)
                 assert max(before.values()) > 300
         elif action == "take":
-            turn = queue.take(chance.choice([tuple(WorkClass), (CONVERSATION,), (PREFETCH, INGEST)]))
+            turn = queue.take(chance.choice([tuple(WorkClass), *TWO_WORKERS]))
             ended.update(id(ticket) for ticket in turn.expired)
             if turn.batch is not None:
                 running.append(turn.batch)

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from precall.bench.locomo import load_demo_conversation
 from precall.bench.quality import METHODS, report
+from precall.bench.quality_accurate import AccurateMethod
 from precall.bench.quality_measures import interval, judge
 from precall.bench.quality_methods import (
     EncodedSet,
@@ -31,6 +32,7 @@ from precall.bench.quality_sets import (
 from precall.bench.quality_vectors import VectorCache
 from precall.engine.encoding.card import ModelCard, Pooling
 from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText, TokenUsage
+from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
 from precall.scoring.fusion import Fusion
 
 MEMORIES = ("Dana flies to Pune", "the cat sleeps", "Pune is hot in May", "a train to Delhi")
@@ -250,3 +252,44 @@ def test_a_report_has_all_queries_of_a_name_and_then_its_cases(tmp_path: Path) -
     assert reports[0].methods["FAST"].ndcg_10.tolist() == [1.0, 1.0, 1.0]
     rows = {row.metric: row for row in reports[1].measurements()}
     assert rows["FAST recall@10"].case == "pair hot" and rows["FAST recall@10"].value == 1.0
+
+
+class WordOrderReranker:
+    """Judges by how late in the alphabet a document begins; notes what it is told of the corpus."""
+
+    card = RerankerCard("order", "1", "0" * 64, 50, "{query}{document}", "")
+
+    def __init__(self) -> None:
+        self.told: list[Mapping[str, float] | None] = []
+
+    def search_share(self, terms: int) -> float:
+        return 1.0
+
+    def tokenize(
+        self,
+        query: str,
+        document: str,
+        *,
+        truncate: bool,
+        instruction: str | None = None,
+        term_weights: Mapping[str, float] | None = None,
+    ) -> TokenizedText:
+        self.told.append(term_weights)
+        return TokenizedText(np.array([ord(document[0].lower()) - ord("a")], np.int64), TokenUsage(1, 1))
+
+    def score(self, pairs: Sequence[TokenizedText]) -> RerankedBatch:
+        return RerankedBatch(np.array([pair.token_ids[0] / 26 for pair in pairs], np.float32))
+
+    def close(self) -> None: ...
+
+
+def test_accurate_reorders_the_best_of_fast_and_no_more() -> None:
+    each = encoded(MEMORIES, ("Pune train",))
+    fast = score_fast(each)
+    first, second, *rest = np.argsort(-fast[0], kind="stable").tolist()
+    reranker = WordOrderReranker()
+    accurate = AccurateMethod(reranker, candidates=2)(each)
+    order = np.argsort(-accurate[0], kind="stable").tolist()
+    expected = sorted((first, second), key=lambda row: -ord(MEMORIES[row][0].lower()))
+    assert order == [*expected, *rest]
+    assert len(reranker.told) == 2 and all(told and set(told) == {"pune", "train"} for told in reranker.told)

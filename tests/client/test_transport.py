@@ -9,7 +9,8 @@ from grpc.aio import AioRpcError, Metadata
 from precall.client import AsyncClient, ClientOptions, ConfigurationError, errors
 from precall.client.backoff import Backoff
 from precall.client.errors import from_rpc_error
-from precall.client.transport import Transport
+from precall.client.methods import GET_TENANT
+from precall.client.transport import Transport, wait_before_retry
 
 
 def failure(code: grpc.StatusCode, **trailers: str) -> AioRpcError:
@@ -56,8 +57,6 @@ def test_a_key_that_is_none_is_refused_and_never_shown(key: str) -> None:
 
 async def test_a_client_that_is_not_open_says_so() -> None:
     transport = Transport("host:1", api_key="key", options=ClientOptions())
-    from precall.client.methods import GET_TENANT
-
     with pytest.raises(errors.ClientClosed, match="async with"):
         await transport.call(GET_TENANT, GET_TENANT.request(), deadline_seconds=1)
 
@@ -104,6 +103,35 @@ def test_without_a_reason_the_code_decides(code: grpc.StatusCode, kind: type[err
 def test_pushback_is_read_with_care(pushback: str, seconds: float | None) -> None:
     error = from_rpc_error(failure(grpc.StatusCode.RESOURCE_EXHAUSTED, grpc_retry_pushback_ms=pushback))
     assert isinstance(error, errors.Overloaded) and error.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize(("drawn", "seconds"), [(0.0, 2.0), (0.5, 2.5), (0.999, 2.999)])
+def test_clients_that_were_all_told_the_same_seconds_come_back_spread_and_not_sooner(
+    drawn: float, seconds: float
+) -> None:
+    told = from_rpc_error(failure(grpc.StatusCode.RESOURCE_EXHAUSTED, grpc_retry_pushback_ms="2000"))
+    assert wait_before_retry(told, Backoff(1.0, 1.0), drawn) == pytest.approx(seconds)
+
+
+async def test_a_transport_draws_anew_for_each_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([0.0, 0.5])
+    transport = Transport("host:1", api_key="key", options=ClientOptions(), draw=lambda: next(drawn))
+    refusal = failure(grpc.StatusCode.RESOURCE_EXHAUSTED, grpc_retry_pushback_ms="1000")
+    answers = iter([refusal, refusal, None])
+    slept: list[float] = []
+
+    async def answer(*_: object, **__: object) -> object:
+        if (each := next(answers)) is not None:
+            raise each
+        return "reply"
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(transport, "_unary", lambda _: answer)
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    assert await transport.call(GET_TENANT, GET_TENANT.request(), deadline_seconds=10) == "reply"
+    assert slept == pytest.approx([1.0, 1.25])
 
 
 def test_backoff_grows_to_its_maximum_and_starts_over() -> None:

@@ -24,6 +24,11 @@ def test_each_length_is_a_space_of_its_own() -> None:
     assert RANGE.cut_to(64).fingerprint == RANGE.fingerprint
 
 
+def test_the_scripts_that_it_reads_change_no_vector_and_no_fingerprint() -> None:
+    assert replace(CARD, scripts=("latin",)).fingerprint == CARD.fingerprint
+    assert replace(CARD, pooling=Pooling.MEAN).fingerprint != CARD.fingerprint
+
+
 @pytest.mark.parametrize("card", [CARD, STEPS, RANGE])
 def test_its_own_length_is_no_cut(card: ModelCard) -> None:
     assert card.cut_to(64) is card

@@ -277,3 +277,8 @@ def test_how_much_a_word_counts():
     np.testing.assert_allclose(word_weights(words), [STOP_WORD_SHARE, 1, 1, 0, 1, 1, 0], rtol=1e-6)
     np.testing.assert_allclose(word_weights(["who", "was", "?"]), [STOP_WORD_SHARE, STOP_WORD_SHARE, 0])
     np.testing.assert_allclose(word_weights(["?", "!"]), [1, 1])
+
+
+def test_the_longer_a_query_the_less_its_score_counts_in_a_search(reranker):
+    shares = [reranker.search_share(terms) for terms in (0, 1, 3, 6, 30)]
+    assert shares == pytest.approx([0.7, 0.7, 0.7, 0.7 / 4, 0.7 / 100])

@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -219,3 +220,32 @@ def test_the_background_worker_gives_way_and_its_caller_does_not(encoder: OnnxEn
         assert {task: nice for task, nice in priorities().items() if task in before}.items() <= before.items()
     finally:
         background.close()
+
+
+_OUT_OF_MEMORY = """
+import os, resource
+import numpy as np
+from precall.engine.batching.failed_pass import failed_pass
+from precall.engine.encoding.loading import load_default_encoder
+
+encoder = load_default_encoder().encoder
+texts = [np.full(256, 5, np.int64)] * 256
+encoder._forward(texts[:1])
+used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (used + 150_000_000, -1))
+try:
+    encoder._forward(texts)
+except Exception as error:
+    print(failed_pass(error, "256 texts").metadata)
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+print(encoder._forward(texts[:1]).shape)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's address space")
+def test_too_little_memory_is_told_as_such_and_the_next_pass_works(loaded: LoadedEncoder) -> None:
+    """The runtime's own error, in a process of its own, whose memory is limited."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _OUT_OF_MEMORY], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines() == ["{'cause': 'out_of_memory'}", "(1, 384)"]

@@ -486,7 +486,7 @@ async def test_a_stored_vector_that_cannot_be_indexed_is_damage_and_no_fault_of_
 ) -> None:
     tenant = await engine.create_tenant("t", Ladder(("customer", "user")))
     good = await engine._embed_turn("t", "zeppelin")
-    memory = PreparedMemory(new("a", "pune"), (3 * good).astype(np.float16), {}, TokenUsage(1, 1))
+    memory = PreparedMemory(new("a", "pune"), (3 * good).astype(np.float16), (), TokenUsage(1, 1))
     tenant.store.write([memory])  # past `Tenant.write`, which normalises
     with pytest.raises(TenantQuarantined, match="'t'"):
         await found(engine, tenant, "pune")
@@ -501,7 +501,7 @@ async def test_a_batch_of_more_than_a_few_words_is_analysed_beside_the_event_loo
         threads.append(threading.current_thread().name)
         return analyze(text)
 
-    monkeypatch.setattr("precall.engine.preparing.analyze", noting)
+    monkeypatch.setattr("precall.engine.memory.prepared.analyze", noting)
     await tenant.write(
         [new("a", "pune " * 500), new("b", "tea")], [None, None], request_id=None, truncate=True
     )

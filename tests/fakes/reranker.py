@@ -18,10 +18,12 @@ class WordReranker:
     """
 
     card = WORD_CARD
-    search_share = 0.5
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
+
+    def search_share(self, terms: int) -> float:
+        return 0.5
 
     def tokenize(
         self,

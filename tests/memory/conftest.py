@@ -11,7 +11,7 @@ import pytest
 from precall.engine.encoding.encoder import TokenUsage
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import NewMemory
-from precall.engine.memory.prepared import PreparedMemory
+from precall.engine.memory.prepared import PreparedMemory, own_terms
 from precall.engine.memory.store import TenantStore
 
 DIMENSION = 8
@@ -22,7 +22,7 @@ Prepare = Callable[..., PreparedMemory]
 
 @pytest.fixture(scope="session")
 def prepare() -> Prepare:
-    """``prepare(id, rung, at=hours, **fields)``: a memory whose vector and impacts follow from its id."""
+    """``prepare(id, rung, at=hours, **fields)``: its vector follows from its id, its terms from its words."""
 
     def prepared(identity: str, rung: Rung = DANA, *, at: int = 0, **fields: Any) -> PreparedMemory:
         moment = datetime(2024, 5, 1, tzinfo=UTC) + timedelta(hours=at)
@@ -32,10 +32,11 @@ def prepare() -> Prepare:
             "said_time": moment,
         }
         vector = np.random.default_rng(list(identity.encode())).normal(size=DIMENSION)
+        memory = NewMemory(id=identity, rung=rung, **(defaults | fields))
         return PreparedMemory(
-            memory=NewMemory(id=identity, rung=rung, **(defaults | fields)),
+            memory=memory,
             vector=(vector / np.linalg.norm(vector)).astype(np.float16),
-            impacts={"says": 0.1, identity: 1.0 / 3.0},
+            terms=own_terms(memory.text, memory.questions),
             usage=TokenUsage(given=9, used=7),
         )
 

@@ -41,7 +41,7 @@ while True:
         PreparedMemory(
             NewMemory(id=f"{version}-{n}", rung=Rung(("acme", "dana")), text="word " * 200 * n + "end",
                       key="last" if n == 0 else "", event_time=moment, said_time=moment),
-            vector, {"word": 1.0}, TokenUsage(1, 1))
+            vector, ["word"], TokenUsage(1, 1))
         for n in range(3)
     ]
     print(store.write(batch, request_id=f"request-{version}").version, flush=True)
@@ -252,7 +252,7 @@ def test_a_log_left_by_an_earlier_tenant_is_not_replayed(tmp_path: Path, prepare
     [
         "UPDATE memories SET vector = zeroblob(16)",
         "UPDATE memories SET vector = CAST(X'0001' || substr(vector, 3) AS BLOB)",
-        "UPDATE memories SET impact_terms = replace(impact_terms, 'says', 'said')",
+        "UPDATE memories SET impact_terms = replace(impact_terms, 'dear', 'deer')",
         "UPDATE memories SET impact_weights = zeroblob(8)",
         "UPDATE memories SET text = replace(text, 'dear', 'deer')",
         "UPDATE memories SET importance = 0.25",

@@ -21,7 +21,7 @@ def bytes_on_disk(path: Path) -> bytes:
 
 def spoken(prepare: Prepare, identity: str, word: str, length: int) -> PreparedMemory:
     """A memory that says a word wherever a writer may put words."""
-    prepared = prepare(
+    return prepare(
         identity,
         text=f"{word} {'.' * length}",
         key=f"key-{word}",
@@ -29,7 +29,6 @@ def spoken(prepare: Prepare, identity: str, word: str, length: int) -> PreparedM
         questions=(f"Is it {word}?",),
         metadata={f"name-{word}": word},
     )
-    return PreparedMemory(prepared.memory, prepared.vector, {word: 1.0}, prepared.usage)
 
 
 @pytest.mark.parametrize("seed", range(3))

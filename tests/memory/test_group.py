@@ -1,7 +1,7 @@
 """Writes that share a transaction share neither version nor fate."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -102,8 +102,10 @@ def test_a_fault_of_ours_in_one_of_them_is_not_the_others(
 
     encode = writing.encode_memory
 
-    def encode_badly(prepared: PreparedMemory, **named: int) -> dict[str, object]:
-        columns = encode(prepared, **named)
+    def encode_badly(
+        prepared: PreparedMemory, impacts: Mapping[str, float], **named: int
+    ) -> dict[str, object]:
+        columns = encode(prepared, impacts, **named)
         return columns | {"kind": "no kind"} if prepared.memory.id == "bad" else columns
 
     monkeypatch.setattr(writing, "encode_memory", encode_badly)

@@ -22,6 +22,7 @@ from precall.engine.memory.outcomes import RemovedMemory
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.requests import RETENTION_MICROSECONDS
 from precall.engine.memory.store import TenantStore
+from precall.scoring.keyword import document_impacts
 
 ACME, DANA, EVE = Rung(("acme",)), Rung(("acme", "dana")), Rung(("acme", "eve"))
 Prepare = Callable[..., PreparedMemory]
@@ -60,7 +61,9 @@ def test_every_field_comes_back(store: TenantStore, prepare: Prepare) -> None:
     assert added.memory == memory
     assert added.vector.dtype == np.float16
     assert np.array_equal(added.vector, written.vector)
-    assert added.impacts == {term: float(np.float32(weight)) for term, weight in written.impacts.items()}
+    assert added.impacts == document_impacts(written.terms)
+    reloaded = {indexed.memory.id: indexed.impacts for indexed in store.load_rung(DANA)}
+    assert reloaded["m"] == added.impacts
 
 
 def test_settings_survive_reopening(store: TenantStore, tmp_path: Path) -> None:
@@ -147,10 +150,9 @@ def test_a_refused_batch_leaves_nothing(store: TenantStore, prepare: Prepare) ->
         (prepare("x", said_time=datetime(2024, 1, 1)), InvalidInput),
         (prepare("x", Rung(("acme", "dana", "deeper"))), InvalidScope),
         (prepare("x", Rung(())), InvalidScope),
-        (PreparedMemory(prepare("x").memory, nan, {}, prepare("x").usage), InvalidVector),
-        (PreparedMemory(prepare("x").memory, nan[:7], {}, prepare("x").usage), InvalidVector),
-        (PreparedMemory(prepare("x").memory, nan * 0 + 0, {}, prepare("x").usage), InvalidVector),
-        (PreparedMemory(good.memory, good.vector, {"t": float("nan")}, good.usage), InvalidInput),
+        (PreparedMemory(prepare("x").memory, nan, (), prepare("x").usage), InvalidVector),
+        (PreparedMemory(prepare("x").memory, nan[:7], (), prepare("x").usage), InvalidVector),
+        (PreparedMemory(prepare("x").memory, nan * 0 + 0, (), prepare("x").usage), InvalidVector),
     ]
     for prepared, error in bad:
         with pytest.raises(error) as caught:

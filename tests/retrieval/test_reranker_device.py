@@ -12,6 +12,7 @@ from precall.engine.encoding.reranker import RerankedBatch
 from precall.engine.errors import InvalidInput, ModelUnavailable, NumericsError, PrecallError
 from precall.engine.retrieval.reranking import RerankingSettings, RerankQueue
 from tests.fakes.reranker import WordReranker
+from tests.retrieval.asking import rerank
 
 
 class HeldReranker(WordReranker):
@@ -70,12 +71,12 @@ async def test_ordinary_passes_are_heard_when_they_fail_and_when_they_work_again
     await queue.probe()
     heard = heard_by(queue)
     reranker.fault = MemoryError()
-    (document,) = (await queue.rerank("tea", ["tea"])).documents
+    (document,) = (await rerank(queue, "tea", ["tea"])).documents
     assert document.error is not None and document.error.metadata == {"cause": "out_of_memory"}
     assert heard == ["MODEL_UNAVAILABLE"]
     reranker.fault = None
-    await queue.rerank("tea", ["tea"])
-    await queue.rerank("tea", ["tea"])
+    await rerank(queue, "tea", ["tea"])
+    await rerank(queue, "tea", ["tea"])
     assert heard == ["MODEL_UNAVAILABLE", None]
 
 
@@ -85,10 +86,10 @@ async def test_whatever_a_pass_raises_the_thread_goes_on(
 ) -> None:
     queue = RerankQueue(reranker)
     reranker.fault = error  # type: ignore[assignment]
-    (document,) = (await queue.rerank("tea", ["tea"])).documents
+    (document,) = (await rerank(queue, "tea", ["tea"])).documents
     assert isinstance(document.error, ModelUnavailable)
     reranker.fault = None
-    assert (await queue.rerank("tea", ["tea"])).documents[0].score == 1.0
+    assert (await rerank(queue, "tea", ["tea"])).documents[0].score == 1.0
 
 
 async def test_a_failure_that_its_caller_did_not_wait_for_is_heard_all_the_same(
@@ -99,7 +100,7 @@ async def test_a_failure_that_its_caller_did_not_wait_for_is_heard_all_the_same(
     assert reranker.entered.acquire(blocking=False)
     heard = heard_by(queue)
     reranker.hold_all()
-    task = asyncio.create_task(queue.rerank("tea", ["tea"]))
+    task = asyncio.create_task(rerank(queue, "tea", ["tea"]))
     assert await asyncio.to_thread(reranker.entered.acquire, timeout=10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -115,7 +116,7 @@ async def test_a_pass_of_unsound_scores_alone_says_nothing_of_the_device(reranke
     queue = RerankQueue(reranker)
     await queue.probe()
     reranker.numbers = float("nan")
-    (document,) = (await queue.rerank("tea", ["tea"])).documents
+    (document,) = (await rerank(queue, "tea", ["tea"])).documents
     assert isinstance(document.error, NumericsError) and queue.fault is None
     with pytest.raises(NumericsError):
         await queue.probe()
@@ -130,7 +131,7 @@ async def test_a_device_that_hangs_is_found_by_the_probe(reranker: HeldReranker)
         await queue.probe()
     assert queue.fault is not None
     reranker.permits.release(10)
-    await queue.rerank("tea", ["tea"])
+    await rerank(queue, "tea", ["tea"])
     assert queue.fault is None
 
 
@@ -149,9 +150,9 @@ async def test_a_probe_that_only_waits_its_turn_is_no_fault(
 
     monkeypatch.setattr(asyncio, "timeout", by_hand)
     reranker.hold_all()
-    first = asyncio.create_task(queue.rerank("tea", ["tea"]))
-    second = asyncio.create_task(queue.rerank("tea", ["tea"]))
-    await asyncio.create_task(queue.rerank("tea", [""]))  # read after those two, which now are in line
+    first = asyncio.create_task(rerank(queue, "tea", ["tea"]))
+    second = asyncio.create_task(rerank(queue, "tea", ["tea"]))
+    await asyncio.create_task(rerank(queue, "tea", [""]))  # read after those two, which now are in line
     probe = asyncio.create_task(queue.probe())
     while not timeouts:  # noqa: ASYNC110 - the probe tells nobody that it has begun
         await asyncio.sleep(0)

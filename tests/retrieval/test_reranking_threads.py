@@ -1,13 +1,14 @@
 """Reading pairs and scoring them takes the event loop no time: both happen on threads."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from precall.engine.encoding.encoder import TokenizedText, TokenUsage
 from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
 from precall.engine.retrieval.reranking import RerankQueue
+from tests.retrieval.asking import rerank
 
 
 class ThreadNotingReranker:
@@ -17,7 +18,13 @@ class ThreadNotingReranker:
         self.threads: dict[str, set[int]] = {"tokenize": set(), "score": set()}
 
     def tokenize(
-        self, query: str, document: str, *, truncate: bool, instruction: str | None = None
+        self,
+        query: str,
+        document: str,
+        *,
+        truncate: bool,
+        instruction: str | None = None,
+        term_weights: Mapping[str, float] | None = None,
     ) -> TokenizedText:
         self.threads["tokenize"].add(threading.get_ident())
         return TokenizedText(np.zeros(3, np.int64), TokenUsage(3, 3))
@@ -31,7 +38,7 @@ class ThreadNotingReranker:
 
 async def test_pairs_are_tokenised_and_scored_beside_the_event_loop() -> None:
     reranker = ThreadNotingReranker()
-    answer = await RerankQueue(reranker).rerank("a query", ["one document", "another"])
+    answer = await rerank(RerankQueue(reranker), "a query", ["one document", "another"])
     assert [document.score for document in answer.documents] == [0.5, 0.5]
     for stage, threads in reranker.threads.items():
         assert threads and threading.get_ident() not in threads, stage

@@ -10,6 +10,7 @@ from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory
 from precall.engine.retrieval.query import Leg, Query
 from precall.engine.retrieval.search import search, search_fast
+from precall.scoring.fusion import Fusion
 from precall.scoring.keyword import inverse_document_frequency
 from precall.scoring.ranking import RankingWeights
 from precall.scoring.terms import analyze
@@ -88,7 +89,7 @@ def test_the_keyword_part_weighs_a_term_over_all_visible_rungs() -> None:
     (hit, *_) = search_fast([partition(DANA, [mine]), partition(ACME, theirs)], query(VECTORS[0], "zeppelin"))
     bm25 = inverse_document_frequency(4, 3) * mine.impacts["zeppelin"]
     assert hit.memory.id == "mine"
-    assert hit.score.keyword == pytest.approx(bm25 / (bm25 + 16.0), rel=1e-5)
+    assert hit.score.keyword == pytest.approx(bm25 / (bm25 + Fusion.of(["zeppelin"]).half), rel=1e-5)
 
 
 @given(seed=st.integers(0, 10_000))

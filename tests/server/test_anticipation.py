@@ -15,6 +15,7 @@ from watching import USER, Watching, watching
 
 from precall.engine.errors import Overloaded
 from precall.proto import admin_pb2, anticipation_pb2, common_pb2
+from precall.scoring.fusion import KEYWORD_SHARE
 from precall.scoring.keyword import document_impacts
 from precall.scoring.terms import analyze
 from precall.scoring.vectors import FLOAT16, from_bytes
@@ -32,6 +33,7 @@ async def test_a_stream_opens_with_its_terms_and_beats(stage: Stage):
         assert opened.lease.ToMilliseconds() == 500
         assert opened.model_fingerprint == FAKE_CARD.fingerprint
         assert opened.maximum_age.ToSeconds() == 3600
+        assert tuple(opened.model_scripts) == FAKE_CARD.scripts
         await watch.next("heartbeat")
         await watch.next("heartbeat")
         assert [event.sequence for event in watch.events] == list(range(1, len(watch.events) + 1))
@@ -93,6 +95,7 @@ async def test_an_observation_is_answered_with_what_it_needs_and_a_bound(tmp_pat
             assert push.caused_by_sequence == 1
             assert push.HasField("caused_at")
             assert set(push.coverage.query_terms) == set(analyze("what about peanuts"))
+            assert push.coverage.keyword_share == KEYWORD_SHARE
             assert push.coverage.query_vector.format == common_pb2.VECTOR_FORMAT_FLOAT32
             assert (push.coverage.coverage_id, push.coverage.predictor) == (1, "recent_turns")
             claim = next(claim for claim in push.rungs if claim.rung == "user")

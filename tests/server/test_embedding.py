@@ -75,6 +75,7 @@ async def test_the_card_is_the_encoders(stage: Stage):
     assert card.fingerprint == FAKE_CARD.fingerprint
     assert (card.name, card.dimension, card.max_tokens) == ("fake-hash", 32, 64)
     assert (card.pooling, card.runtime) == (embedding_pb2.POOLING_MEAN, "fake")
+    assert tuple(card.scripts) == FAKE_CARD.scripts == ("latin",)
 
 
 @pytest.fixture

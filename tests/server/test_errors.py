@@ -88,9 +88,11 @@ async def test_calls_over_the_limit_are_refused_with_details(tmp_path, monkeypat
         await caller("EmbeddingService/GetModel")  # the place is free again
 
 
-async def test_a_flood_of_bulk_work_leaves_places_for_conversations(tmp_path, monkeypatch):
+async def test_a_flood_of_bulk_work_leaves_places_for_conversations_and_one_of_a_tenant_for_others(
+    tmp_path, monkeypatch
+):
     async with running_stage(tmp_path / "data", max_concurrent_rpcs=4) as stage:
-        caller = await stage.tenant("acme")
+        acme, brio = await stage.tenant("acme"), await stage.tenant("brio")
         entered, leave = asyncio.Semaphore(0), asyncio.Event()
 
         async def wait(*_, **__):
@@ -99,19 +101,49 @@ async def test_a_flood_of_bulk_work_leaves_places_for_conversations(tmp_path, mo
             return []
 
         monkeypatch.setattr("precall.engine.batching.batcher.Batcher.embed", wait)
-        flood = [
-            asyncio.ensure_future(caller("EmbeddingService/Embed", texts=["a"], role=QUERY)) for _ in range(3)
-        ]
+        text = {"texts": ["a"], "role": QUERY}
+        flood = [asyncio.ensure_future(acme("EmbeddingService/Embed", **text)) for _ in range(2)]
         for _ in flood:
             await entered.acquire()
-        failure = await failure_of(caller("EmbeddingService/Embed", texts=["a"], role=QUERY))
+        failure = await failure_of(acme("EmbeddingService/Embed", **text))
+        assert (failure.reason, failure.retry is not None) == ("OVERLOADED", True)
+        assert "as many as a tenant may" in failure.message
+
+        flood.append(asyncio.ensure_future(brio("EmbeddingService/Embed", **text)))
+        async with asyncio.timeout(10):
+            await entered.acquire()
+        failure = await failure_of(brio("EmbeddingService/Embed", **text))
         assert failure.reason == "OVERLOADED"
         assert "kept for conversations" in failure.message and failure.retry is not None
-        await caller("EmbeddingService/GetModel")
+        await brio("EmbeddingService/GetModel")
         leave.set()
         await asyncio.gather(*flood, return_exceptions=True)
         monkeypatch.undo()
-        await caller("EmbeddingService/Embed", texts=["a"], role=QUERY)
+        await acme("EmbeddingService/Embed", **text)
+
+
+async def test_more_calls_than_grpc_keeps_by_itself_are_all_answered_in_kind(tmp_path):
+    """gRPC's own limit of 1,000 waiting calls ends those over it as CANCELLED, without a reason."""
+    async with running_stage(tmp_path / "data", max_concurrent_rpcs=2) as stage:
+        caller = await stage.tenant("acme")
+        answers = await asyncio.gather(
+            *(caller("EmbeddingService/GetModel") for _ in range(3_000)), return_exceptions=True
+        )
+        failed = [answer for answer in answers if isinstance(answer, grpc.aio.AioRpcError)]
+        assert all(dict(each.trailing_metadata()).get("precall-reason") for each in failed)
+
+
+@pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("can't start new thread")])
+async def test_a_server_out_of_memory_or_threads_says_come_again(stage: Stage, monkeypatch, fault):
+    caller = await stage.tenant("acme")
+
+    async def fail(*_, **__):
+        raise fault
+
+    monkeypatch.setattr("precall.engine.batching.batcher.Batcher.embed", fail)
+    failure = await failure_of(caller("EmbeddingService/Embed", texts=["a"], role=QUERY))
+    assert (failure.code, failure.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
+    assert failure.retry is not None
 
 
 async def test_a_fault_of_ours_tells_an_incident_and_nothing_else(stage: Stage, monkeypatch, capfd):
@@ -157,7 +189,6 @@ async def test_a_batch_names_the_position_of_what_is_wrong(stage: Stage):
 
 NOT_YET = [
     ("RetrievalService/Search", {"mode": retrieval_pb2.SEARCH_MODE_ACCURATE}),
-    ("RetrievalService/Search", {"as_of": {"seconds": 1}}),
     ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "dimension": 16}),
     ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "instruction": "Find"}),
     ("EmbeddingService/Embed", {"texts": ["a"], "role": QUERY, "format": common_pb2.VECTOR_FORMAT_INT8}),

@@ -11,7 +11,13 @@ from precall.proto import anticipation_pb2
 from precall.server.metrics import BUCKETS, ServerMetrics
 
 UNITS = ("_seconds", "_total", "_bytes", "_info")
-COUNTS_OF_NOW = {"precall_sessions", "precall_streams", "precall_open_tenants", "precall_ready"}
+COUNTS_OF_NOW = {
+    "precall_sessions",
+    "precall_streams",
+    "precall_open_tenants",
+    "precall_resident_partitions",
+    "precall_ready",
+}
 
 
 def test_names_say_their_unit():
@@ -84,6 +90,9 @@ async def test_calls_stages_and_reports_are_counted(stage: Stage):
     assert value("precall_prefetch_lead_seconds_count") == 1
     assert value("precall_read_staleness_seconds_sum") == pytest.approx(0.5)
     assert value("precall_open_tenants") == 1
+    assert value("precall_resident_partitions") == 2
+    assert 0 < value("precall_resident_bytes") < value("precall_memory_budget_bytes")
+    assert value("precall_partition_load_seconds_count") == 2
 
 
 async def test_no_label_names_a_tenant_or_a_user(stage: Stage):
