@@ -12,6 +12,11 @@ from precall.server.settings import ServerSettings
 
 RUNTIME_NAMES: Final = {Runtime.ONNX: "onnxruntime", Runtime.TORCH: "torch", Runtime.VLLM: "vllm"}
 
+SMALL_ON_PROCESSOR: Final = BatchingSettings(
+    max_batch_tokens=2_048, max_conversation_tokens=256, max_batch_items=128
+)
+"""Batches may be large: a conversation has a worker of its own and waits for none of them."""
+
 PACKED_ON_PROCESSOR: Final = BatchingSettings(padded=False, probe_seconds=60.0)
 """Small batches still: there, a conversation waits longer for a large one than the batch saves. One text of
 32,768 tokens takes tens of seconds, and a probe behind it must not take the model for dead.
@@ -104,5 +109,5 @@ def _reranker_choice(settings: ServerSettings) -> ModelChoice:
 
 def _batching(runtime: Runtime) -> BatchingSettings:
     if runtime is Runtime.ONNX:
-        return BatchingSettings()
+        return SMALL_ON_PROCESSOR
     return PACKED_ON_GPU if has_gpu() else PACKED_ON_PROCESSOR

@@ -59,7 +59,7 @@ class WorkQueue:
         self._shares = [FairShare[WorkClass](settings.class_weights) for _ in workers]
         self._works: dict[WorkKey, Work] = {}
         self._running: set[Work] = set()
-        self._lanes = {work_class: Lane(settings) for work_class in WorkClass}
+        self._lanes = {work_class: Lane(settings.of(work_class)) for work_class in WorkClass}
         self._class_clocks = dict.fromkeys(WorkClass, 0.0)
         self._deadlines = Deadlines()
         self._room = WaitingRoom(

@@ -1,7 +1,7 @@
 """How work is cut into batches, and how much of it may wait."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from precall.engine.batching.work import WorkClass
@@ -17,6 +17,11 @@ class BatchingSettings:
 
     max_batch_tokens: int = 256
     """Padded tokens (count x longest) of a batch; a single longer text still goes, alone."""
+
+    max_conversation_tokens: int | None = None
+    """The same for the batches of CONVERSATION, which other conversations wait for; None: no less than the
+    others'.
+    """
 
     max_batch_items: int = 64
 
@@ -73,7 +78,17 @@ class BatchingSettings:
         """Characters of one tenant in one class that may wait for the tokenizer, at least 1."""
         return max(int(self.max_waiting_characters * self.tenant_share), 1)
 
+    def of(self, work_class: WorkClass) -> "BatchingSettings":
+        """How batches of one class are cut."""
+        if work_class is not WorkClass.CONVERSATION or self.max_conversation_tokens is None:
+            return self
+        return replace(self, max_batch_tokens=self.max_conversation_tokens)
+
     def __post_init__(self) -> None:
+        if self.max_conversation_tokens is not None and self.max_conversation_tokens < 1:
+            raise ConfigurationError(
+                f"batching.max_conversation_tokens must be at least 1, not {self.max_conversation_tokens}"
+            )
         for name in (
             "max_batch_tokens",
             "max_batch_items",

@@ -66,6 +66,15 @@ def queue(clock: Clock) -> WorkQueue:
     return WorkQueue(SMALL, clock)
 
 
+def test_conversations_have_batches_of_their_own_size(clock: Clock) -> None:
+    queue = WorkQueue(replace(SMALL, max_conversation_tokens=20), clock)
+    for work_class, together in ((INGEST, 4), (PREFETCH, 4), (CONVERSATION, 2)):
+        queue.admit([request(work_class=work_class) for _ in range(4)])
+        batch = take(queue)
+        assert (batch.work_class, len(batch.works)) == (work_class, together)
+        queue.complete(batch, 0.01)
+
+
 def test_a_lone_request_is_taken_at_once(queue: WorkQueue) -> None:
     (ticket,) = queue.admit([request()])
     assert queue.has_waiting
@@ -398,6 +407,7 @@ def test_tenants_that_left_are_forgotten(queue: WorkQueue) -> None:
     "wrong",
     [
         {"max_batch_tokens": 0},
+        {"max_conversation_tokens": 0},
         {"max_batch_items": 0},
         {"max_waiting_tokens": -1},
         {"look_ahead": 0},
