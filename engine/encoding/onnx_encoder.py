@@ -16,12 +16,11 @@ from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedTex
 from precall.engine.encoding.exported import ExportedEncoder
 from precall.engine.encoding.instruction import require_no_instruction
 from precall.engine.encoding.numerics import unit_rows
-from precall.engine.encoding.onnx_library import load_onnxruntime
+from precall.engine.encoding.onnx_library import open_session
+from precall.engine.encoding.padded_texts import padded_feeds, padded_passes
 from precall.engine.errors import ConfigurationError, InvalidInput, ModelUnavailable, TextTooLong
 
 _MAX_DEFAULT_THREADS = 4
-_PASS_TOKENS = 512
-"""Padded tokens of one forward pass. Beyond it a processor only loses: activations outgrow its caches."""
 
 
 def default_threads() -> int:
@@ -98,9 +97,8 @@ class OnnxEncoder:
         """
         if not texts:
             raise InvalidInput("a batch needs at least one text")
-        lengths = np.array([len(text.token_ids) for text in texts])
         vectors = np.empty((len(texts), self._card.dimension), dtype=np.float32)
-        for rows in _passes(lengths):
+        for rows in padded_passes([len(text.token_ids) for text in texts]):
             vectors[rows] = self._forward([texts[row].token_ids for row in rows])
         return unit_rows(vectors)
 
@@ -128,18 +126,7 @@ class OnnxEncoder:
             self._background.shutdown(wait=False)
 
     def _open_session(self) -> Any:
-        onnxruntime = load_onnxruntime()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        # Spinning saves 1 ms of 6 on an idle machine and costs 15 when another process wants the same cores.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # Every batch has another shape: remembered memory patterns would only pile up.
-        options.enable_mem_pattern = False
-        return onnxruntime.InferenceSession(
-            str(self._exported.graph), options, providers=["CPUExecutionProvider"]
-        )
+        return open_session(self._exported.graph, self._threads)
 
     def _run(self, feeds: Mapping[str, NDArray[np.int64]]) -> Any:
         if self._background is None:
@@ -147,29 +134,11 @@ class OnnxEncoder:
         return self._background.submit(self._session.run, ["vectors"], feeds).result()
 
     def _forward(self, token_ids: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
-        longest = max(len(ids) for ids in token_ids)
-        padded = np.zeros((len(token_ids), longest), dtype=np.int64)
-        mask = np.zeros_like(padded)
-        for row, ids in enumerate(token_ids):
-            padded[row, : len(ids)] = ids
-            mask[row, : len(ids)] = 1
         try:
-            (vectors,) = self._run({"input_ids": padded, "attention_mask": mask})
+            (vectors,) = self._run(padded_feeds(token_ids))
         except Exception as error:
             raise ModelUnavailable(
                 f"the model's runtime failed on a batch of {len(token_ids)} texts ({type(error).__name__}); "
                 "send it again, in smaller batches if this goes on"
             ) from error
         return np.asarray(vectors, dtype=np.float32)
-
-
-def _passes(lengths: NDArray[np.int64]) -> list[list[int]]:
-    """Rows by ascending length, cut where the next one would take a pass over ``_PASS_TOKENS``."""
-    passes: list[list[int]] = [[]]
-    for row in np.argsort(lengths, kind="stable").tolist():
-        current = passes[-1]
-        if current and (len(current) + 1) * int(lengths[row]) > _PASS_TOKENS:
-            passes.append([row])
-        else:
-            current.append(row)
-    return passes

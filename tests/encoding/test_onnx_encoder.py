@@ -15,7 +15,8 @@ from precall.engine.encoding.encoder import TextRole, TokenizedText
 from precall.engine.encoding.exported import ExportedEncoder
 from precall.engine.encoding.loading import LoadedEncoder
 from precall.engine.encoding.minilm import CARD
-from precall.engine.encoding.onnx_encoder import OnnxEncoder, _passes
+from precall.engine.encoding.onnx_encoder import OnnxEncoder
+from precall.engine.encoding.padded_texts import padded_passes
 from precall.engine.errors import (
     ConfigurationError,
     InvalidInput,
@@ -162,7 +163,7 @@ def test_no_threads_is_a_setting_error(loaded: LoadedEncoder) -> None:
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_passes_cover_every_row_once_within_the_budget(lengths: list[int]) -> None:
-    passes = _passes(np.array(lengths))
+    passes = padded_passes(lengths)
     assert sorted(row for rows in passes for row in rows) == list(range(len(lengths)))
     for rows in passes:
         assert len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= 512
