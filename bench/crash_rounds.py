@@ -1,9 +1,12 @@
-"""kill -9 at random moments under concurrent writes and deletes; after each restart the promises are checked.
+"""kill -9 at random moments under concurrent writes, deletes and forgets, and damage to the files between two
+starts; after each start the promises are checked.
 
     python -P -m precall.bench.crash_rounds --rounds 200
 
-Nothing acked is lost, nothing whose deletion was acked comes back, no batch is there in part, no request is
-done twice, and no start is refused. Prints what was done; ends with 1 and the fault at the first one.
+Nothing acked is lost, nothing whose destruction was acked comes back, no batch is there in part, no request
+is done twice, and no start is refused. After every third kill one of the tenant's files gets a torn end or a
+flipped bit: the server starts all the same, another tenant is served, and this one is whole or refused.
+Prints what was done; ends with 1 and the fault at the first one.
 """
 
 import argparse
@@ -11,7 +14,6 @@ import asyncio
 import random
 import tempfile
 import uuid
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,98 +21,88 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from precall.bench.crash_damage import damage
+from precall.bench.crash_ledger import (
+    BATCH,
+    USERS,
+    BrokenPromise,
+    Ledger,
+    batch_of,
+    memory_id,
+    names_of,
+    promise,
+    user_of,
+)
 from precall.bench.server_process import ServerProcess
 from precall.client import ClientOptions, PrecallError
 from precall.client.memories import Memories
-from precall.client.methods import DELETE_MEMORIES, WRITE_MEMORIES
+from precall.client.methods import DELETE_MEMORIES, FORGET_SCOPE, SEARCH, WRITE_MEMORIES, Method
 from precall.client.transport import Transport
 from precall.engine.encoding.minilm import CARD
-from precall.proto import common_pb2, memory_pb2
+from precall.proto import common_pb2, memory_pb2, retrieval_pb2
 from precall.scoring.vectors import FLOAT16, to_bytes
 
-SCOPE: Final = {"customer": "acme", "user": "dana"}
 WRITERS: Final = 4
-DELETERS: Final = 2
-BATCH: Final = 3
+DESTROYERS: Final = 2
 MOST_ACKS_BEFORE_KILL: Final = 25
+DAMAGE_EVERY: Final = 3
+TENANT: Final = "acme"
+BYSTANDER: Final = "rival"
+"""A tenant whose files are never damaged: it is served whole after every start."""
 
-
-class BrokenPromise(AssertionError):
-    """What the server did must not happen."""
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What was asked of the server, and what it has acked; a memory is named by the batch and its place."""
-
-    sent: int = 0
-    acked: set[int] = field(default_factory=set)
-    unanswered: deque[int] = field(default_factory=deque)
-    """Batches that nothing was heard of: they are sent again, under the same request id."""
-
-    asked_to_delete: set[str] = field(default_factory=set)
-    deleted: set[str] = field(default_factory=set)
-
-    def next_batch(self) -> int:
-        if self.unanswered:
-            return self.unanswered.popleft()
-        self.sent += 1
-        return self.sent - 1
-
-    def deletable(self, chance: random.Random) -> str | None:
-        """A memory that is acked and that nobody was asked to delete; None if there is none among a few."""
-        for _ in range(8):
-            if self.acked:
-                name = memory_id(chance.randrange(self.sent), chance.randrange(BATCH))
-                if name not in self.asked_to_delete and batch_of(name) in self.acked:
-                    return name
-        return None
-
-    def check(self, stored: list[str]) -> None:
-        """``stored``: ids of everything that the server lists. Raises BrokenPromise."""
-        held = set(stored)
-        acked = {memory_id(batch, place) for batch in self.acked for place in range(BATCH)}
-        sent = {memory_id(batch, place) for batch in range(self.sent) for place in range(BATCH)}
-        _promise(len(held) == len(stored), "a memory is there twice")
-        _promise(acked - self.asked_to_delete <= held, "something acked is lost")
-        _promise(not self.deleted & held, "something deleted came back")
-        _promise(held <= sent, "something is there that nobody wrote")
-        for batch in {batch_of(name) for name in held}:
-            whole = {memory_id(batch, place) for place in range(BATCH)} - self.asked_to_delete
-            _promise(whole <= held, "a batch is there in part")
+_FORGET_SOURCE: Final = Method(
+    "MemoryService/ForgetSource", memory_pb2.ForgetSourceRequest, memory_pb2.ForgetSourceResponse
+)
+_REFUSALS: Final = ("TENANT_QUARANTINED", "STORAGE_UNAVAILABLE", "CONFIGURATION")
+_SCOPE_SHARE, _SOURCE_SHARE = 0.04, 0.2
+"""Of destructions: those of a whole rung, and those of a source."""
 
 
 @dataclass(slots=True)
 class CrashRounds:
-    """One server folder that is worked on, killed and started again."""
+    """One server folder that is worked on, killed, damaged and started again."""
 
     folder: Path
     chance: random.Random
     ledger: Ledger = field(default_factory=Ledger)
     rounds: int = 0
+    refused: int = 0
+    """Starts on a damaged file after which the tenant was refused."""
+    unharmed: int = 0
+    """Starts on a damaged file after which nothing of it was missing."""
+    keys: dict[str, str] = field(default_factory=dict)
 
     async def run(self, rounds: int) -> None:
         """Raises BrokenPromise, or ServerDied when a start is refused."""
         server = ServerProcess(self.folder, arguments=("--threads", "1"))
-        key = ""
         try:
             for _ in range(rounds):
                 await server.start()
-                key = key or await server.make_tenant("acme")
-                async with _connected(server, key) as transport:
-                    await self._check(transport)
+                if not self.keys:
+                    await self._make_tenants(server)
+                async with _connected(server, self.keys[TENANT]) as transport:
+                    self.ledger.check(await _everything(transport))
                     await self._work_until_killed(transport, server)
                 self.rounds += 1
+                if self.rounds % DAMAGE_EVERY == 0:
+                    await self._start_damaged(server)
             await server.start()
-            async with _connected(server, key) as transport:
-                await self._check(transport)
+            async with _connected(server, self.keys[TENANT]) as transport:
+                self.ledger.check(await _everything(transport))
             await server.stop()
         finally:
             await server.kill()
 
+    async def _make_tenants(self, server: ServerProcess) -> None:
+        for tenant in (TENANT, BYSTANDER):
+            self.keys[tenant] = await server.make_tenant(tenant)
+        async with _connected(server, self.keys[BYSTANDER]) as transport:
+            await transport.call(WRITE_MEMORIES, write_request(0), deadline_seconds=30)
+
     async def _work_until_killed(self, transport: Transport, server: ServerProcess) -> None:
-        """Writers and deleters at once; the kill comes in the middle of what they are doing."""
+        """Writers and destroyers at once; the kill comes in the middle of what they are doing."""
         acks = asyncio.Semaphore(0)
 
         async def kill() -> None:
@@ -119,8 +111,8 @@ class CrashRounds:
             await server.kill()
 
         writers = (self._write_on(transport, acks) for _ in range(WRITERS))
-        deleters = (self._delete_on(transport, acks) for _ in range(DELETERS))
-        await asyncio.gather(kill(), *writers, *deleters)
+        destroyers = (self._destroy_on(transport, acks) for _ in range(DESTROYERS))
+        await asyncio.gather(kill(), *writers, *destroyers)
 
     async def _write_on(self, transport: Transport, acks: asyncio.Semaphore) -> None:
         while True:
@@ -133,32 +125,70 @@ class CrashRounds:
             self.ledger.acked.add(batch)
             acks.release()
 
-    async def _delete_on(self, transport: Transport, acks: asyncio.Semaphore) -> None:
+    async def _destroy_on(self, transport: Transport, acks: asyncio.Semaphore) -> None:
         while True:
-            name = self.ledger.deletable(self.chance)
-            if name is not None:
-                self.ledger.asked_to_delete.add(name)
-            ids = [name or memory_id(self.ledger.sent, BATCH)]  # there is nothing yet: ask for what never was
-            request = memory_pb2.DeleteMemoriesRequest(ids=ids, scope=common_pb2.Scope(levels=SCOPE))
+            kind = self.chance.random()
             try:
-                await transport.call(DELETE_MEMORIES, request, deadline_seconds=30, retry=False)
+                if kind < _SCOPE_SHARE:
+                    await self._forget_scope(transport)
+                elif kind < _SCOPE_SHARE + _SOURCE_SHARE and self.ledger.acked:
+                    await self._forget_source(transport)
+                elif not await self._delete(transport):
+                    continue  # there was nothing to destroy yet, and so no ack that counts
             except PrecallError:  # killed
                 return
-            if name is not None:
-                self.ledger.deleted.add(name)
-                acks.release()
+            acks.release()
 
-    async def _check(self, transport: Transport) -> None:
-        memories = Memories(transport, ClientOptions())
-        stored: list[str] = []
-        token = ""
-        while True:
-            page = await memories.list(SCOPE, page_size=1_000, page_token=token, include_history=True)
-            stored += [memory.id for memory in page.memories]
-            token = page.next_page_token
-            if not token:
-                break
-        self.ledger.check(stored)
+    async def _delete(self, transport: Transport) -> bool:
+        name = self.ledger.deletable(self.chance)
+        ids = [name or memory_id(self.ledger.sent, BATCH)]  # there is nothing yet: ask for what never was
+        user = self.chance.choice(USERS) if name is None else user_of(batch_of(name))
+        request = memory_pb2.DeleteMemoriesRequest(ids=ids, scope=_scope(user))
+        with self.ledger.destroying(ids if name else ()):
+            await transport.call(DELETE_MEMORIES, request, deadline_seconds=30, retry=False)
+        return name is not None
+
+    async def _forget_source(self, transport: Transport) -> None:
+        batch = self.chance.choice(sorted(self.ledger.acked)[-20:])
+        request = memory_pb2.ForgetSourceRequest(
+            source=common_pb2.Source(conversation_id=f"c{batch}"), scope=_scope(user_of(batch))
+        )
+        with self.ledger.destroying(names_of(batch)):
+            await transport.call(_FORGET_SOURCE, request, deadline_seconds=30, retry=False)
+
+    async def _forget_scope(self, transport: Transport) -> None:
+        user = self.chance.choice(USERS[1:])  # the first one's memories are never forgotten as a whole
+        request = memory_pb2.ForgetScopeRequest(scope=_scope(user))
+        with self.ledger.forgetting(user):
+            await transport.call(FORGET_SCOPE, request, deadline_seconds=30, retry=False)
+
+    async def _start_damaged(self, server: ServerProcess) -> None:
+        """The files are damaged, the server is started on them, and everything is put back as it was."""
+        with damage(server.data_dir / "tenants" / f"{TENANT}.db", self.chance) as victim:
+            await server.start()
+            try:
+                async with _connected(server, self.keys[BYSTANDER]) as transport:
+                    whole = set(await _everything(transport)) == names_of(0)
+                    promise(whole, f"{victim} is damaged, and another tenant suffers")
+                async with _connected(server, self.keys[TENANT]) as transport:
+                    await self._check_damaged(transport, victim)
+            finally:
+                await server.kill()
+
+    async def _check_damaged(self, transport: Transport, victim: str) -> None:
+        try:
+            stored = await _everything(transport)
+            served = [each for user in USERS for each in await _searched(transport, user)]
+        except PrecallError as error:
+            promise(error.reason in _REFUSALS, f"{victim} is damaged, and the answer is {error.reason}")
+            self.refused += 1
+            return
+        try:
+            self.ledger.check(stored)
+            self.ledger.check_absence(served)
+        except BrokenPromise as fault:
+            raise BrokenPromise(f"{victim} is damaged: {fault}") from fault
+        self.unharmed += 1
 
 
 def write_request(batch: int) -> memory_pb2.WriteMemoriesRequest:
@@ -170,26 +200,55 @@ def write_request(batch: int) -> memory_pb2.WriteMemoriesRequest:
         memories=[
             common_pb2.MemoryInput(
                 id=memory_id(batch, place),
-                scope=common_pb2.Scope(levels=SCOPE),
+                scope=_scope(user_of(batch)),
                 text=f"fact {batch} {place}",
-                vector=common_pb2.Vectors(
-                    data=to_bytes(row, FLOAT16),
-                    count=1,
-                    dimension=CARD.dimension,
-                    model_fingerprint=CARD.fingerprint,
-                ),
+                source=common_pb2.Source(conversation_id=f"c{batch}"),
+                vector=_vector(row),
             )
             for place, row in enumerate(rows)
         ],
     )
 
 
-def memory_id(batch: int, place: int) -> str:
-    return str(uuid.UUID(int=(batch + 1) * 16 + place))
+async def _everything(transport: Transport) -> list[str]:
+    """Ids of all that the server lists, of every user."""
+    memories = Memories(transport, ClientOptions())
+    stored: list[str] = []
+    for user in USERS:
+        token = ""
+        while True:
+            page = await memories.list(_levels(user), page_size=1_000, page_token=token, include_history=True)
+            stored += [memory.id for memory in page.memories]
+            token = page.next_page_token
+            if not token:
+                break
+    return stored
 
 
-def batch_of(name: str) -> int:
-    return uuid.UUID(name).int // 16 - 1
+async def _searched(transport: Transport, user: str) -> list[str]:
+    """Ids of the best of a user, which has the rung read into memory."""
+    request = retrieval_pb2.SearchRequest(
+        query="fact", scope=_scope(user), limit=1_000, query_vector=_vector(np.eye(1, CARD.dimension)[0])
+    )
+    response = await transport.call(SEARCH, request, deadline_seconds=30)
+    return [result.memory.id for result in response.results]
+
+
+def _vector(row: NDArray[np.floating]) -> common_pb2.Vectors:
+    return common_pb2.Vectors(
+        data=to_bytes(row.astype(np.float32), FLOAT16),
+        count=1,
+        dimension=CARD.dimension,
+        model_fingerprint=CARD.fingerprint,
+    )
+
+
+def _levels(user: str) -> dict[str, str]:
+    return {"customer": "acme", "user": user}
+
+
+def _scope(user: str) -> common_pb2.Scope:
+    return common_pb2.Scope(levels=_levels(user))
 
 
 @asynccontextmanager
@@ -200,11 +259,6 @@ async def _connected(server: ServerProcess, key: str) -> AsyncIterator[Transport
         yield transport
     finally:
         await transport.close()
-
-
-def _promise(kept: bool, fault: str) -> None:
-    if not kept:
-        raise BrokenPromise(fault)
 
 
 def main() -> None:
@@ -218,12 +272,11 @@ def main() -> None:
             asyncio.run(run.run(arguments.rounds))
         except BrokenPromise as fault:
             raise SystemExit(f"after {run.rounds} rounds: {fault}") from fault
-        writes, deletes = len(run.ledger.acked), len(run.ledger.deleted)
-        unheard = len(run.ledger.asked_to_delete) - deletes
-        print(
-            f"{run.rounds} kills, every promise kept; acked: {writes} batches of {BATCH}, {deletes} deletes"
-        )
-        print(f"({unheard} deletes were in flight when the server was killed)")
+        ledger = run.ledger
+        print(f"{run.rounds} kills, every promise kept; acked: {len(ledger.acked)} batches of {BATCH}")
+        in_doubt = len(ledger.doubtful) - len(ledger.gone)
+        print(f"destroyed: {len(ledger.gone)} memories for certain; {in_doubt} in doubt when it was killed")
+        print(f"damaged files: {run.refused} refused, {run.unharmed} did no harm, no start refused")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fit of the two fusion constants: LoCoMo conversations 26 and 30 choose, the others report.
 
-python -P -m precall.bench.fusion --data ../shared/data/locomo
+python -P -m precall.bench.fusion --data ../shared/data
 """
 
 import argparse
@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.bench.locomo import LocomoConversation, load_conversation
-from precall.engine.encoding.encoder import Encoder, TextRole
+from precall.bench.quality import VECTORS_FOLDER, encode
+from precall.bench.quality_measures import judge
+from precall.bench.quality_methods import score_dense, score_keyword_leg
+from precall.bench.quality_sets import LabelledSet, load_sets
+from precall.bench.quality_vectors import VectorCache
 from precall.engine.encoding.loading import load_default_encoder
 from precall.scoring import fusion
-from precall.scoring.keyword import KeywordIndex, document_impacts
 from precall.scoring.query_terms import QueryTerms
-from precall.scoring.terms import analyze
 
-FITTED_ON: Final = ("26", "30")
 HALVES: Final = (1.0, 2.0, 3.0, 4.0, 6.0)
 """For each term of a question."""
 
@@ -41,32 +41,14 @@ class ScoredQuestions:
     evidence: Sequence[Sequence[int]]
 
 
-def encode(encoder: Encoder, texts: Sequence[str], role: TextRole) -> NDArray[np.float32]:
-    """Unit vectors, shape (n, dimension), in batches of 32."""
-    rows = [
-        encoder.encode(
-            [encoder.tokenize(text, role, truncate=True) for text in texts[start : start + 32]]
-        ).vectors
-        for start in range(0, len(texts), 32)
-    ]
-    return np.concatenate(rows)
-
-
-def score(encoder: Encoder, conversation: LocomoConversation) -> ScoredQuestions:
-    texts = [f"{turn.speaker}: {turn.text}" for turn in conversation.turns]
-    slots = {turn.dia_id: slot for slot, turn in enumerate(conversation.turns)}
-    questions = [question for question in conversation.questions if question.evidence]
-    index = KeywordIndex()
-    for text in texts:
-        index.add(document_impacts(analyze(text)))
-    statistics = index.statistics()
-    asked = [QueryTerms.of(question.question).terms for question in questions]
+def score(labelled: LabelledSet, vectors: VectorCache) -> ScoredQuestions:
+    encoded = encode(labelled, vectors)
+    terms = [len(QueryTerms.of(query.text).terms) for query in labelled.queries]
     return ScoredQuestions(
-        dense=encode(encoder, [q.question for q in questions], TextRole.QUERY)
-        @ encode(encoder, texts, TextRole.DOCUMENT).T,
-        keyword=np.stack([index.scores(statistics.weights(terms)) for terms in asked]),
-        terms=np.array([[max(len(terms), 1)] for terms in asked], np.float32),
-        evidence=[[slots[dia_id] for dia_id in q.evidence] for q in questions],
+        dense=score_dense(encoded),
+        keyword=score_keyword_leg(encoded),
+        terms=np.maximum(np.array(terms, np.float32), 1)[:, None],
+        evidence=[query.relevant for query in labelled.queries],
     )
 
 
@@ -76,22 +58,21 @@ def recall_at_10(scored: Sequence[ScoredQuestions], *, half: float, share: float
     for conversation in scored:
         keyword = conversation.keyword / (conversation.keyword + half * conversation.terms)
         fused = (1 - share) * np.clip(conversation.dense, 0, 1) + share * keyword
-        best = np.argsort(-fused, axis=1, kind="stable")[:, :10]
-        recalls += [
-            len(set(row.tolist()) & set(evidence)) / len(set(evidence))
-            for row, evidence in zip(best, conversation.evidence, strict=True)
-        ]
-    return float(np.mean(recalls))
+        recalls.append(judge(fused.astype(np.float32), conversation.evidence).recall_10)
+    return float(np.concatenate(recalls).mean())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of LoCoMo files")
-    folder: Path = parser.parse_args().data
-    encoder = load_default_encoder().encoder
-    conversations = [load_conversation(path) for path in sorted(folder.glob("*.json"))]
-    fitting = [score(encoder, c) for c in conversations if c.id in FITTED_ON]
-    held_out = [score(encoder, c) for c in conversations if c.id not in FITTED_ON]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="folder that holds locomo")
+    parser.add_argument("--vectors", type=Path, default=VECTORS_FOLDER, help="where vectors are kept")
+    arguments = parser.parse_args()
+    vectors = VectorCache(load_default_encoder().encoder, arguments.vectors)
+    conversations = load_sets(arguments.data, ("locomo",))
+    fitting = [score(each, vectors) for each in conversations if each.name == "locomo-fitted"]
+    held_out = [score(each, vectors) for each in conversations if each.name == "locomo-held-out"]
     grid = {(h, s): recall_at_10(fitting, half=h, share=s) for h, s in product(HALVES, SHARES)}
     for half in HALVES:
         print(f"half {half:4.1f}  " + "  ".join(f"{s:.1f}: {grid[half, s]:.3f}" for s in SHARES))

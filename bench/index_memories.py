@@ -7,7 +7,6 @@ subtopic have a cosine of about 0.6, of a topic 0.4, others 0. Queries are drawn
 vector.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -51,14 +50,6 @@ class Corpus:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         unit: NDArray[np.float32] = rows.astype(np.float32)
         return unit
-
-    def memories(self, count: int) -> Iterator[list[IndexedMemory]]:
-        """Batches of at most ``CHUNK``, so that a million never lie in memory beside the index that holds
-        them.
-        """
-        for begin in range(0, count, CHUNK):
-            size = min(CHUNK, count - begin)
-            yield memories(self.vectors(size, part=1 + begin // CHUNK), first=begin)
 
     def queries(self, count: int) -> NDArray[np.float32]:
         return self.vectors(count, part=10_000_000)

@@ -5,19 +5,17 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.bench.index_memories import NOW, RUNG, Corpus, words
-from precall.bench.stopwatch import measure_in_turns
-from precall.engine.index.coder import flat_index
-from precall.engine.index.faiss_library import faiss_library
+from precall.bench.index_bare import bare_index
+from precall.bench.index_corpus import VectorSource
+from precall.bench.index_memories import CHUNK, NOW, RUNG, memories, words
+from precall.bench.index_turns import Timing, time_in_turns
 from precall.engine.index.filter import MemoryFilter
-from precall.engine.index.listed import ListedCodes
 from precall.engine.index.partition import Partition, PartitionSettings
-from precall.engine.index.quantizer import train
 from precall.engine.index.selection import Selection
 from precall.engine.memory.memory import MemoryKind
 from precall.engine.retrieval.query import Query
@@ -25,8 +23,8 @@ from precall.engine.retrieval.search import search_fast
 from precall.scoring.ranking import rank
 
 LIMIT: Final = 10
-CANDIDATES: Final = 96
-"""What a search asks of its codes first, and so what the bare index is asked for."""
+RECALL: Final = 0.99
+"""Of the ten best: precall's contract, and what its peers are brought to."""
 
 _DELETED_ONE_BY_ONE: Final = 500
 
@@ -41,32 +39,44 @@ class IndexRun:
 
 
 @dataclass(frozen=True, slots=True)
+class BesideFaiss:
+    """Searches in turns with those of `BareIndex`, whose recall is by cosine, against its exact ten."""
+
+    search: Timing
+    search_with_words: Timing
+    bare: Timing
+    refined: Timing
+    bare_says: str
+    refined_says: str
+    recall_bare: float
+    recall_refined: float
+
+
+@dataclass(frozen=True, slots=True)
 class IndexFigures:
-    """Of one size and dimension. Seconds unless the name says otherwise; arrays hold one figure a search."""
+    """Of one size and source. Recall is by total, against the exact ten."""
 
     size: int
     dimension: int
+    vectors: str
     kind: str
     added_per_second: float
     settle_seconds: float
     delete_seconds: NDArray[np.float64]
     bytes_per_memory: float
-    search: NDArray[np.float64]
-    search_with_words: NDArray[np.float64]
-    faiss: NDArray[np.float64]
-    faiss_says: str
+    beside: BesideFaiss
     recall: float
     recall_filtered: float
     recall_after_deleting_half: float
 
 
-def run_index(size: int, dimension: int, run: IndexRun) -> IndexFigures:
-    corpus = Corpus(dimension)
+def run_index(source: VectorSource, size: int, run: IndexRun) -> IndexFigures:
     gc.collect()
     before = resident_bytes()
-    partition = Partition(RUNG, dimension, PartitionSettings())
+    partition = Partition(RUNG, source.dimension, PartitionSettings())
     adding = 0.0
-    for batch in corpus.memories(size):
+    for first in range(0, size, CHUNK):
+        batch = memories(source.vectors(first, min(first + CHUNK, size)), first=first)
         begin = time.perf_counter()
         partition.apply(added=batch)
         adding += time.perf_counter() - begin
@@ -77,22 +87,11 @@ def run_index(size: int, dimension: int, run: IndexRun) -> IndexFigures:
     gc.collect()
     held = max(resident_bytes() - before, 0)
 
-    queries = corpus.queries(run.queries)
+    queries = source.queries(run.queries)
     generator = np.random.default_rng(5)
     asked = [Query(vector, [], NOW, LIMIT) for vector in queries]
     worded = [Query(vector, words(generator, 3), NOW, LIMIT) for vector in queries]
-    bare = _bare_index(partition, corpus, size, queries)
-    gc.collect()
-    gc.freeze()
-    seconds = measure_in_turns(
-        {
-            "search": lambda turn: search_fast([partition], asked[turn % run.queries]),
-            "faiss": lambda turn: bare.index.search(queries[turn % run.queries][None], min(CANDIDATES, size)),
-            "words": lambda turn: search_fast([partition], worded[turn % run.queries]),
-        },
-        rounds=run.rounds * run.queries,
-    )
-    del bare.index
+    beside = _beside_faiss(partition, source, size, asked, worded, run.rounds)
     recall = _recall(partition, worded[: run.recall_queries])
     only = MemoryFilter(kinds=frozenset({MemoryKind.EVENT}))
     filtered = [Query(q.vector, q.terms, NOW, LIMIT, filter=only) for q in worded[: run.recall_queries]]
@@ -101,56 +100,80 @@ def run_index(size: int, dimension: int, run: IndexRun) -> IndexFigures:
     deletes = _delete_half(partition, size)
     return IndexFigures(
         size=size,
-        dimension=dimension,
+        dimension=source.dimension,
+        vectors=source.says,
         kind=kind,
         added_per_second=size / adding,
         settle_seconds=settle,
         delete_seconds=deletes,
         bytes_per_memory=held / size,
-        search=np.asarray(seconds["search"]),
-        search_with_words=np.asarray(seconds["words"]),
-        faiss=np.asarray(seconds["faiss"]),
-        faiss_says=bare.says,
+        beside=beside,
         recall=recall,
         recall_filtered=recall_filtered,
         recall_after_deleting_half=_recall(partition, worded[: run.recall_queries]),
     )
 
 
-@dataclass(slots=True)
-class _BareIndex:
-    index: Any
-    says: str
+def _beside_faiss(
+    partition: Partition,
+    source: VectorSource,
+    size: int,
+    asked: list[Query],
+    worded: list[Query],
+    rounds: int,
+) -> BesideFaiss:
+    bare = bare_index(partition, source, size, asked)
+    queries = np.stack([query.vector for query in asked])
+    count, exact = len(asked), exact_ids(source, size, queries)
+
+    def recall_refined() -> float:
+        return recall_of([bare.search_refined(query, LIMIT).tolist() for query in queries], exact)
+
+    while recall_refined() < RECALL and bare.can_read_more:
+        bare = bare.reading_more()
+    gc.collect()
+    gc.freeze()
+    timings = time_in_turns(
+        {
+            "search": lambda turn: search_fast([partition], asked[turn % count]),
+            "bare": lambda turn: bare.search(queries[turn % count]),
+            "words": lambda turn: search_fast([partition], worded[turn % count]),
+            "refined": lambda turn: bare.search_refined(queries[turn % count], LIMIT),
+        },
+        rounds=rounds * count,
+    )
+    return BesideFaiss(
+        search=timings["search"],
+        search_with_words=timings["words"],
+        bare=timings["bare"],
+        refined=timings["refined"],
+        bare_says=bare.says,
+        recall_bare=recall_of([bare.search(query)[:LIMIT].tolist() for query in queries], exact),
+        refined_says=bare.refined_says,
+        recall_refined=recall_refined(),
+    )
 
 
-def _bare_index(partition: Partition, corpus: Corpus, size: int, queries: NDArray[np.float32]) -> _BareIndex:
-    """FAISS alone over the same vectors: flat 8-bit codes, or lists with as many codes read as ours read."""
-    faiss = faiss_library()
-    codes = partition.codes
-    ranges = train(corpus.vectors(min(size, 5_000), part=1))
-    if isinstance(codes, ListedCodes):
-        centres = codes.clusters.centres
-        statistics = faiss.cvar.indexIVF_stats
-        statistics.reset()
-        for query in queries:
-            search_fast([partition], Query(query, [], NOW, LIMIT))
-        probes = max(1, round(statistics.ndis / len(queries) / (size / len(centres))))
-        coarse = faiss.IndexFlatL2(corpus.dimension)
-        coarse.add(centres)
-        index = faiss.IndexIVFScalarQuantizer(
-            coarse, corpus.dimension, len(centres), faiss.ScalarQuantizer.QT_8bit,
-            faiss.METRIC_INNER_PRODUCT, False,
-        )  # fmt: skip
-        faiss.copy_array_to_vector(np.concatenate([ranges.minimum, ranges.span]), index.sq.trained)
-        index.is_trained, index.nprobe = True, probes
-        says = f"IVF{len(centres)},SQ8 nprobe {probes}"
-        index.referenced_objects = [coarse]
-    else:
-        index, says = flat_index(ranges), "SQ8"
-    for part, begin in enumerate(range(0, size, 10_000), 1):
-        index.add(corpus.vectors(min(10_000, size - begin), part=part))
-    faiss.omp_set_num_threads(1)
-    return _BareIndex(index, says)
+def exact_ids(source: VectorSource, size: int, queries: NDArray[np.float32]) -> list[set[int]]:
+    """Numbers of the ten vectors of greatest cosine, a set a query."""
+    numbers = np.empty((len(queries), 0), np.int64)
+    cosines = np.empty((len(queries), 0), np.float32)
+    for begin in range(0, size, CHUNK):
+        vectors = source.vectors(begin, min(begin + CHUNK, size))
+        numbers = np.concatenate(
+            [numbers, np.broadcast_to(np.arange(begin, begin + len(vectors)), (len(queries), len(vectors)))],
+            axis=1,
+        )
+        cosines = np.concatenate([cosines, queries @ vectors.T], axis=1)
+        best = np.argsort(-cosines, axis=1)[:, :LIMIT]
+        numbers, cosines = np.take_along_axis(numbers, best, 1), np.take_along_axis(cosines, best, 1)
+    return [set(row) for row in numbers.tolist()]
+
+
+def recall_of(found: list[list[int]], exact: list[set[int]]) -> float:
+    """Share of the exact ids that were found, over all queries."""
+    shares = [len(best.intersection(ids)) / len(best) for ids, best in zip(found, exact, strict=True)]
+    return float(np.mean(shares))
 
 
 def _recall(partition: Partition, queries: list[Query]) -> float:

@@ -26,6 +26,10 @@ class QueryMeasures:
     recall_50: NDArray[np.float64]
     ndcg_10: NDArray[np.float64]
 
+    def of(self, metric: str) -> NDArray[np.float64]:
+        """The values of "recall@10", "recall@50" or "nDCG@10"."""
+        return {f"recall@{DEPTH}": self.recall_10, f"recall@{DEEP}": self.recall_50}.get(metric, self.ndcg_10)
+
     @staticmethod
     def concatenate(parts: Sequence["QueryMeasures"]) -> "QueryMeasures":
         return QueryMeasures(

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -13,6 +13,13 @@ from precall.bench.locomo import LocomoConversation, QuestionCategory, load_conv
 
 ALL: Final = "all"
 """The case that every query of a set is in."""
+
+FITTED_ON: Final = frozenset({"26", "30"})
+"""LoCoMo conversations that the product's constants were chosen on. The others are held out."""
+
+TRAINING_CLAIMS: Final = "claims_train.csv"
+TEST_CLAIMS: Final = "claims_validation.csv"
+"""SciFact's own split: what is fitted is fitted on the first; the second is BEIR's test part."""
 
 XQUAD_LANGUAGES: Final = ("en", "hi", "zh", "ar")
 MADIAL_LANGUAGES: Final = ("en", "zh")
@@ -60,8 +67,18 @@ def unconnected(name: str, memories: Sequence[str], queries: Sequence[LabelledQu
     return LabelledSet(name, tuple(memories), tuple(queries), (None,) * len(memories))
 
 
+def sampled(labelled: LabelledSet, most: int) -> LabelledSet:
+    """The set with at most so many of its queries, evenly spaced; its name then says so."""
+    count = len(labelled.queries)
+    if count <= most:
+        return labelled
+    queries = tuple(labelled.queries[place * count // most] for place in range(most))
+    return replace(labelled, name=f"{labelled.name} ({most} of {count})", queries=queries)
+
+
 def load_locomo(folder: Path) -> list[LabelledSet]:
-    """A set a conversation; its memories are ``Speaker: words``, as `precall.bench.replay` stores them.
+    """A set a conversation, named for whether constants were fitted on it; its memories are
+    ``Speaker: words``, as `precall.bench.replay` stores them.
 
     Questions without evidence are left out. Raises LocomoFormatError.
     """
@@ -72,7 +89,7 @@ def conversation_set(conversation: LocomoConversation) -> LabelledSet:
     turns = conversation.turns
     rows = {turn.dia_id: row for row, turn in enumerate(turns)}
     return LabelledSet(
-        name="locomo",
+        name="locomo-fitted" if conversation.id in FITTED_ON else "locomo-held-out",
         memories=tuple(f"{turn.speaker}: {turn.text}" for turn in turns),
         queries=tuple(
             LabelledQuery(
@@ -90,8 +107,8 @@ def conversation_set(conversation: LocomoConversation) -> LabelledSet:
     )
 
 
-def load_scifact(folder: Path) -> list[LabelledSet]:
-    """Abstracts with their titles, and the claims of the validation part that cite one: BEIR's test part."""
+def load_scifact(folder: Path, claims_file: str = TEST_CLAIMS) -> list[LabelledSet]:
+    """Abstracts with their titles, and the claims of one part that cite one."""
     documents = {
         row["doc_id"]: f"{row['title']} {_abstract(row['abstract'])}"
         for row in _table(folder / "corpus_train.csv", ("doc_id", "title", "abstract"))
@@ -99,12 +116,13 @@ def load_scifact(folder: Path) -> list[LabelledSet]:
     places = {doc_id: place for place, doc_id in enumerate(documents)}
     claims: dict[str, str] = {}
     cited: dict[str, dict[int, None]] = {}
-    for row in _table(folder / "claims_validation.csv", ("id", "claim", "cited_doc_ids")):
+    for row in _table(folder / claims_file, ("id", "claim", "cited_doc_ids")):
         claims[row["id"]] = row["claim"]
         known = [places[doc_id] for doc_id in re.findall(r"\d+", row["cited_doc_ids"]) if doc_id in places]
         cited.setdefault(row["id"], {}).update(dict.fromkeys(known))
     queries = [LabelledQuery(claims[key], tuple(rows)) for key, rows in cited.items() if rows]
-    return [unconnected("scifact", list(documents.values()), queries)]
+    name = "scifact" if claims_file == TEST_CLAIMS else "scifact-training"
+    return [unconnected(name, list(documents.values()), queries)]
 
 
 def load_xquad(folder: Path) -> list[LabelledSet]:
@@ -142,6 +160,15 @@ LOADERS: Final[Mapping[str, Callable[[Path], list[LabelledSet]]]] = MappingProxy
     }
 )
 """Folder's name -> what reads it."""
+
+
+def load_sets(data: Path, names: Sequence[str], most_queries: int | None = None) -> list[LabelledSet]:
+    """The named sets of a folder that holds a folder a set. ``most_queries``: of each rung, by `sampled`.
+
+    Raises LocomoFormatError, QualitySetError, and OSError for a file that cannot be read.
+    """
+    sets = [labelled for name in names for labelled in LOADERS[name](data / name)]
+    return sets if most_queries is None else [sampled(labelled, most_queries) for labelled in sets]
 
 
 def _category_name(category: QuestionCategory) -> str:

@@ -18,14 +18,9 @@ class VectorCache:
     """Encodes texts once. A file is named for the model's fingerprint, the role and every text in it."""
 
     def __init__(self, encoder: Encoder, folder: Path) -> None:
-        self._encoder = encoder
+        self.encoder = encoder
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def scripts(self) -> tuple[str, ...]:
-        """Those that the model reads, as its card has them."""
-        return self._encoder.card.scripts
 
     def vectors(self, texts: Sequence[str], role: TextRole) -> NDArray[np.float32]:
         """Unit vectors, shape (texts, dimension), at the fp16 precision that memories are stored with.
@@ -33,6 +28,8 @@ class VectorCache:
         Texts that are too long are cut at the model's limit. Raises the encoder's error for a text that has
         no vector.
         """
+        if not texts:
+            return np.empty((0, self.encoder.card.dimension), np.float32)
         path = self._folder / f"{self._key(texts, role)}.npy"
         if not path.exists():
             vectors = self._encode(texts, role).astype(np.float16)
@@ -44,20 +41,20 @@ class VectorCache:
         return stored.astype(np.float32)
 
     def _key(self, texts: Sequence[str], role: TextRole) -> str:
-        digest = hashlib.sha256(f"{self._encoder.card.fingerprint} {role.value}".encode())
+        digest = hashlib.sha256(f"{self.encoder.card.fingerprint} {role.value}".encode())
         for text in texts:
             encoded = text.encode()
             digest.update(len(encoded).to_bytes(8, "big") + encoded)
         return digest.hexdigest()[:32]
 
     def _encode(self, texts: Sequence[str], role: TextRole) -> NDArray[np.float32]:
-        tokenized = [self._encoder.tokenize(text, role, truncate=True) for text in texts]
+        tokenized = [self.encoder.tokenize(text, role, truncate=True) for text in texts]
         # Longest first: a batch is padded to its longest text.
         order = sorted(range(len(texts)), key=lambda row: -tokenized[row].usage.used)
-        vectors = np.empty((len(texts), self._encoder.card.dimension), np.float32)
+        vectors = np.empty((len(texts), self.encoder.card.dimension), np.float32)
         for start in range(0, len(order), _BATCH):
             rows = order[start : start + _BATCH]
-            batch = self._encoder.encode([tokenized[row] for row in rows])
+            batch = self.encoder.encode([tokenized[row] for row in rows])
             for error in batch.errors.values():
                 raise error
             vectors[rows] = batch.vectors

@@ -29,7 +29,7 @@ import numpy as np
 from precall.bench.results import Measurement, append_results, print_measurements
 from precall.bench.server_process import ServerProcess
 from precall.bench.table_encoder import TABLE_CARD, TableEncoder
-from precall.bench.write_rate import DIMENSION, RUNG, make_memory, make_vectors
+from precall.bench.write_rate import DIMENSION, RUNG, given_vector, make_memory, make_vectors
 from precall.engine.engine import Engine, EngineSettings
 from precall.engine.memory.database import connect
 from precall.engine.memory.ladder import Ladder
@@ -118,7 +118,7 @@ async def make_tenants(folder: Path, run: ResidencyRun) -> None:
         tenant = await engine.create_tenant(name(0), Ladder())
         for begin in range(0, memories, _BATCH):
             numbers = range(begin, min(begin + _BATCH, memories))
-            given = [vectors[number % len(vectors)] for number in numbers]
+            given = [given_vector(vectors, number, _WideEncoder.card.fingerprint) for number in numbers]
             await tenant.write(list(map(make_memory, numbers)), given, request_id=None, truncate=False)
     await engine.close()
     for name, count in ((small, run.tenants), (large, run.large)):

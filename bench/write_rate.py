@@ -34,6 +34,7 @@ from precall.engine.engine import Engine, EngineSettings
 from precall.engine.memory.database import connect
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import NewMemory
+from precall.engine.preparing import GivenVector
 from precall.proto import common_pb2, memory_pb2
 from precall.scoring.vectors import FLOAT16, to_bytes
 
@@ -83,6 +84,13 @@ def make_vectors(count: int) -> NDArray[np.float32]:
     rows = np.random.default_rng(7).standard_normal((count, DIMENSION)).astype(np.float32)
     unit: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return unit
+
+
+def given_vector(
+    vectors: NDArray[np.float32], number: int, fingerprint: str = CARD.fingerprint
+) -> GivenVector:
+    """Of a memory of `make_memory`."""
+    return GivenVector(vectors[number % len(vectors)], fingerprint)
 
 
 class Writers:
@@ -141,7 +149,7 @@ async def tenant_writers(folder: Path, vectors: NDArray[np.float32] | None) -> A
         await tenant.partitions(RUNG)
 
         async def write(numbers: Sequence[int]) -> None:
-            given = [None if vectors is None else vectors[number % len(vectors)] for number in numbers]
+            given = [None if vectors is None else given_vector(vectors, number) for number in numbers]
             memories = [make_memory(number) for number in numbers]
             await tenant.write(memories, given, request_id=None, truncate=False)
 

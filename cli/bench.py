@@ -138,3 +138,52 @@ def index(
         raise CommandFailed(str(error)) from error
     if not kept:
         raise CommandFailed("a target was missed: see the verdicts above, and measure on a quiet machine")
+
+
+@bench.command("quality")
+def quality(
+    data: Annotated[Path, typer.Option(help="Folder with locomo/, scifact/, xquad/, madial/ and hinglish/.")],
+    only: Annotated[
+        str, typer.Option(metavar="SETS", help="Some of locomo,scifact,xquad,madial,hinglish.")
+    ] = "locomo,scifact,xquad,madial,hinglish",
+    accurate: Annotated[
+        bool,
+        typer.Option("--accurate", help="Measure ACCURATE search too, on the small reranker: slow."),
+    ] = False,
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Ask at most so many of each rung, evenly spaced; 300 leaves LoCoMo and SciFact whole.",
+        ),
+    ] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help="Where vectors are kept between runs; by default among temporary files."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of each model; by default as many as fit the machine.")
+    ] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Append the figures to this table of results.")] = None,
+) -> None:
+    """Measure what searches find on public sets, beside BM25, dense search and rank fusion."""
+    from precall.bench import quality as run
+    from precall.bench.locomo import LocomoFormatError
+    from precall.bench.quality_sets import QualitySetError
+    from precall.cli.failure import CommandFailed
+
+    sets = tuple(name.strip() for name in only.split(","))
+    if unknown := set(sets) - set(run.SET_NAMES):
+        raise typer.BadParameter(
+            f"{', '.join(sorted(unknown))}: the sets are {', '.join(run.SET_NAMES)}", param_hint="--only"
+        )
+    asked = run.QualityRun(data, sets, accurate, queries, vectors or run.VECTORS_FOLDER, threads)
+    try:
+        report = run.main(asked, json_path=as_json, csv_path=csv)
+    except (LocomoFormatError, QualitySetError, OSError) as error:
+        raise CommandFailed(str(error)) from error
+    if report.missed:
+        raise CommandFailed("a target was missed: see the verdicts above")

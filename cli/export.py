@@ -49,14 +49,11 @@ def export(
     from precall.engine.memory.snapshot import Snapshot
 
     with Snapshot(_source(tenant, backup, data_dir)) as snapshot, _destination(file) as output:
-        now = time.time()
         written = 0
-        for indexed in snapshot.memories():
-            expires_at = indexed.memory.expires_at
-            if expires_at is None or expires_at.timestamp() > now:
-                line = as_line(indexed, snapshot.settings, with_vector=vectors)
-                output.write(json.dumps(line, ensure_ascii=False) + "\n")
-                written += 1
+        for indexed in snapshot.memories(standing_at=time.time_ns() // 1_000):
+            line = as_line(indexed, snapshot.settings, with_vector=vectors)
+            output.write(json.dumps(line, ensure_ascii=False) + "\n")
+            written += 1
     typer.echo(f"exported {written} memories at version {snapshot.version}", err=True)
 
 

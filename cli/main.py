@@ -10,6 +10,7 @@ from precall.cli.demo import demo
 from precall.cli.export import export
 from precall.cli.failure import exit_with
 from precall.cli.ingest import ingest
+from precall.cli.migrate import migrate
 from precall.cli.search import search
 from precall.cli.serve import serve
 from precall.cli.tenants import tenants
@@ -49,6 +50,7 @@ app.command()(search)
 app.command()(backup)
 app.command()(restore)
 app.add_typer(tenants)
+app.add_typer(migrate)
 app.add_typer(bench)
 
 

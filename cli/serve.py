@@ -39,6 +39,12 @@ def serve(
     max_tokens: Annotated[
         int | None, Flag(help="Longest text in tokens; Qwen3 only (default the model's).")
     ] = None,
+    next_model: Annotated[
+        str | None, Flag(help="A second model, to migrate tenants to; named like --model (default none).")
+    ] = None,
+    next_dimension: Annotated[int | None, Flag(help="--dimension of the second model.")] = None,
+    next_query_task: Annotated[str | None, Flag(help="--query-task of the second model.")] = None,
+    next_max_tokens: Annotated[int | None, Flag(help="--max-tokens of the second model.")] = None,
     reranker: Annotated[
         str | None, Flag(help="minilm, a hub name like Qwen/Qwen3-Reranker-0.6B, or a folder (default none).")
     ] = None,

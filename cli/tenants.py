@@ -58,7 +58,7 @@ def list_tenants(
 
     key = require_admin_key(api_key, data_dir)
     found = administer(target, key, lambda admin: admin.list_tenants())
-    table = Table("tenant", "health", "ladder", "memories", "version")
+    table = Table("tenant", "health", "ladder", "memories", "version", "model")
     for each in found:
         opened = each.health == "ready"
         table.add_row(
@@ -67,6 +67,7 @@ def list_tenants(
             " > ".join(each.ladder),
             str(each.memories) if opened else "",
             str(each.version) if opened else "",
+            each.model_fingerprint,
         )
     Console().print(table)
 

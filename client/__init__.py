@@ -19,6 +19,8 @@ from precall.client.errors import (
     InvalidInput,
     InvalidScope,
     InvalidVector,
+    MigrationRefused,
+    ModelChanged,
     ModelUnavailable,
     NotFound,
     NotSupported,
@@ -50,6 +52,7 @@ from precall.client.memory import (
     MemorySource,
     Written,
 )
+from precall.client.migration import MIGRATION_ENDS, Migration
 from precall.client.options import ClientOptions, LocalEncoding
 from precall.client.read import (
     Read,
@@ -67,6 +70,7 @@ from precall.client.sync_session import Session
 
 __all__ = [
     "MEMORY_KINDS",
+    "MIGRATION_ENDS",
     "AlreadyExists",
     "AsyncClient",
     "AsyncClientInterface",
@@ -100,6 +104,9 @@ __all__ = [
     "MemoryDraft",
     "MemoryPage",
     "MemorySource",
+    "Migration",
+    "MigrationRefused",
+    "ModelChanged",
     "ModelUnavailable",
     "NotFound",
     "NotSupported",

@@ -1,4 +1,4 @@
-"""Tenants and keys. Needs an admin key."""
+"""Tenants, their keys, and the change of their model. Needs an admin key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +11,15 @@ from precall.client.methods import (
     CREATE_KEY,
     CREATE_TENANT,
     DELETE_TENANT,
+    END_MIGRATION,
+    GET_MIGRATION,
     GET_TENANT,
     LIST_KEYS,
     LIST_TENANTS,
     REVOKE_KEY,
+    START_MIGRATION,
 )
+from precall.client.migration import MIGRATION_ENDS, Migration, migration_from_wire
 from precall.client.options import ClientOptions
 from precall.client.transport import Transport
 from precall.proto import admin_pb2
@@ -25,7 +29,10 @@ KEY_ROLES: Final = ("read", "write", "admin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """``health`` is "ready", "cold", "quarantined" or "unknown"; ``ladder`` names the levels from the top."""
+    """``health`` is "ready", "cold", "quarantined" or "unknown"; ``ladder`` names the levels from the top.
+
+    ``model_fingerprint``: of the model that serves it. A cold one's facts, but for its id, are not known.
+    """
 
     id: str
     ladder: tuple[str, ...]
@@ -146,6 +153,48 @@ class Admin:
         )
         return _key(response.key)
 
+    async def start_migration(self, tenant_id: str, *, model: str = "") -> Migration:
+        """Begin to make the other model's vectors; searches and writes go on as they were.
+
+        ``model``: one that the server runs, by name or fingerprint; empty: the one that does not serve the
+        tenant. Returns at once; ``get_migration`` tells how far it is.
+        """
+        response = await self._transport.call(
+            START_MIGRATION,
+            admin_pb2.StartMigrationRequest(
+                tenant_id=arguments.text(tenant_id, "tenant_id"), model=arguments.text(model, "model")
+            ),
+            deadline_seconds=self._deadline_seconds,
+            retry=False,
+        )
+        return migration_from_wire(response)
+
+    async def get_migration(self, tenant_id: str) -> Migration:
+        """The one in progress, or the last one. Raises NotFound when there was none."""
+        response = await self._transport.call(
+            GET_MIGRATION,
+            admin_pb2.GetMigrationRequest(tenant_id=arguments.text(tenant_id, "tenant_id")),
+            deadline_seconds=self._deadline_seconds,
+        )
+        return migration_from_wire(response)
+
+    async def end_migration(self, tenant_id: str, end: str) -> Migration:
+        """Take the next step, one of ``MIGRATION_ENDS``.
+
+        Raises MigrationRefused when the state does not allow it; the message says what to do instead.
+        """
+        if end not in MIGRATION_ENDS:
+            raise InvalidInput(f"end {end!r} is unknown, use one of {', '.join(MIGRATION_ENDS)}")
+        response = await self._transport.call(
+            END_MIGRATION,
+            admin_pb2.EndMigrationRequest(
+                tenant_id=arguments.text(tenant_id, "tenant_id"), end=f"MIGRATION_END_{end.upper()}"
+            ),
+            deadline_seconds=self._deadline_seconds,
+            retry=False,
+        )
+        return migration_from_wire(response)
+
 
 def _tenant(message: admin_pb2.Tenant) -> Tenant:
     return Tenant(
@@ -155,7 +204,7 @@ def _tenant(message: admin_pb2.Tenant) -> Tenant:
         version=message.version,
         memories=message.memories,
         model_fingerprint=message.model_fingerprint,
-        health=_name(admin_pb2.TenantHealth, message.health, "TENANT_HEALTH_"),
+        health=convert.enumeration_name(admin_pb2.TenantHealth, message.health, "TENANT_HEALTH_"),
     )
 
 
@@ -163,18 +212,9 @@ def _key(message: admin_pb2.Key) -> Key:
     return Key(
         id=message.id,
         tenant_id=message.tenant_id,
-        role=_name(admin_pb2.KeyRole, message.role, "KEY_ROLE_"),
+        role=convert.enumeration_name(admin_pb2.KeyRole, message.role, "KEY_ROLE_"),
         pinned_scope=dict(message.pinned_scope.levels),
         created_at=convert.moment_from_wire(message.created_at),
         revoked_at=convert.moment_from_wire(message.revoked_at) if message.HasField("revoked_at") else None,
         label=message.label,
     )
-
-
-def _name(
-    enumeration: type[admin_pb2.TenantHealth] | type[admin_pb2.KeyRole], number: int, prefix: str
-) -> str:
-    """The value's own name in lower case; "unknown" for one that is unspecified or newer than this client."""
-    if number == 0 or number not in enumeration.values():
-        return "unknown"
-    return enumeration.Name(number).removeprefix(prefix).lower()

@@ -3,7 +3,7 @@
 from typing import Final
 
 from precall.client.clock import Clock
-from precall.client.errors import DeadlineExceeded, PrecallError, Unavailable
+from precall.client.errors import DeadlineExceeded, ModelChanged, PrecallError, Unavailable
 
 _PROBE_SECONDS: Final = 1.0
 
@@ -28,7 +28,7 @@ class Circuit:
 
     def note_failure(self, error: PrecallError) -> None:
         """Only what says that no server answered counts: a refusal is an answer."""
-        if isinstance(error, Unavailable | DeadlineExceeded):
+        if isinstance(error, Unavailable | DeadlineExceeded) and not isinstance(error, ModelChanged):
             self._failing = True
             self._probed_at = self._clock.elapsed()
 

@@ -13,7 +13,7 @@ from precall.client import arguments
 from precall.client.errors import InvalidInput, InvalidScope
 from precall.client.memory import MEMORY_KINDS, Memory, MemoryDraft, MemorySource
 from precall.client.read import ReadItem, ScoreParts, SearchResult
-from precall.proto import common_pb2, retrieval_pb2
+from precall.proto import admin_pb2, common_pb2, retrieval_pb2
 from precall.scoring import vectors
 from precall.scoring.ranking import Ranked
 
@@ -238,12 +238,24 @@ def search_from_wire(response: retrieval_pb2.SearchResponse, *, now: datetime) -
         visible=response.visible,
         truncated=response.usage.truncated,
         parts=tuple(response.parts),
+        model_fingerprint=response.model_fingerprint,
     )
 
 
 def age(memory: Memory, now: datetime) -> timedelta:
     """Since the memory's event; an event in the future counts as just happened."""
     return max(now - memory.event_time, timedelta(0))
+
+
+def enumeration_name(
+    enumeration: type[admin_pb2.TenantHealth] | type[admin_pb2.KeyRole] | type[admin_pb2.MigrationState],
+    number: int,
+    prefix: str,
+) -> str:
+    """The value's own name in lower case; "unknown" for one that is unspecified or newer than this client."""
+    if number == 0 or number not in enumeration.values():
+        return "unknown"
+    return enumeration.Name(number).removeprefix(prefix).lower()
 
 
 def _is_filled_text(value: object) -> bool:

@@ -83,9 +83,10 @@ class LocalEncoder:
             self._start(text)
 
     def close(self) -> None:
+        """Take no more. What runs or waits is still answered: reads wait for it while the model changes."""
         self._closed = True
         self._next_warm = None
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._worker.shutdown(wait=False)
 
     def _start(self, text: str) -> asyncio.Future[EncodedQuery]:
         running = asyncio.get_running_loop().run_in_executor(self._worker, self._model.encode, text)

@@ -24,7 +24,9 @@ class EncoderSupply:
     """Follows the stream: another model on the server means another encoder here.
 
     Until one is loaded, or for good when there is none, reads ask the server. An encoder that the user
-    brought is used as it is, as long as its fingerprint is the server's.
+    brought is used as it is, as long as its fingerprint is the server's. One of a model that the server has
+    no more is kept until the next one is loaded: what is held may be of its model still, and the change may
+    be taken back.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class EncoderSupply:
 
     @property
     def encoder(self) -> QueryEncoder | None:
+        """Whatever is loaded; it may be of another model than the server's."""
         return self._encoder
 
-    def encoder_for(self, model_fingerprint: str) -> QueryEncoder | None:
-        """The encoder of this model's space, or None while there is none."""
-        encoder = self._encoder
-        return encoder if encoder is not None and encoder.model_fingerprint == model_fingerprint else None
+    @property
+    def fitting(self) -> QueryEncoder | None:
+        """What is loaded, unless the server is known to have another model."""
+        encoder, wanted = self._encoder, self._watcher.model_fingerprint
+        return encoder if encoder is not None and wanted in ("", encoder.model_fingerprint) else None
 
     async def decided(self) -> None:
         """Wait until an encoder is loaded, or it is known that there will be none."""
@@ -76,7 +80,8 @@ class EncoderSupply:
         backoff = Backoff(self._options.reconnect_initial_seconds, _RETRY_MAXIMUM_SECONDS)
         while True:
             stream = await self._watcher.opened()
-            if self.encoder_for(stream.model_fingerprint) is None:
+            if self.fitting is None:
+                self._loaded.clear()
                 try:
                     await self._load(stream.model_fingerprint)
                 except NotSupported as error:

@@ -76,6 +76,12 @@ class FingerprintMismatch(PrecallError):
     reason = "MODEL_FINGERPRINT_MISMATCH"
 
 
+class MigrationRefused(PrecallError):
+    """The state of the tenant's migration does not allow this step; the message says what does."""
+
+    reason = "MIGRATION_REFUSED"
+
+
 class NotFound(PrecallError):
     """What was named does not exist, or the caller may not see it: the two are not told apart."""
 
@@ -155,6 +161,12 @@ class ModelUnavailable(Unavailable):
     """No usable model: its files are missing, do not match their hash, or its worker is down."""
 
     reason = "MODEL_UNAVAILABLE"
+
+
+class ModelChanged(Unavailable):
+    """The tenant's model changed while the request was under way: the same again finds the new one."""
+
+    reason = "MODEL_CHANGED"
 
 
 class StorageUnavailable(PrecallError):

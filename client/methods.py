@@ -77,3 +77,6 @@ DELETE_TENANT: Final = Method(
 CREATE_KEY: Final = Method("AdminService/CreateKey", admin.CreateKeyRequest, admin.CreateKeyResponse)
 LIST_KEYS: Final = Method("AdminService/ListKeys", admin.ListKeysRequest, admin.ListKeysResponse)
 REVOKE_KEY: Final = Method("AdminService/RevokeKey", admin.RevokeKeyRequest, admin.RevokeKeyResponse)
+START_MIGRATION: Final = Method("AdminService/StartMigration", admin.StartMigrationRequest, admin.Migration)
+GET_MIGRATION: Final = Method("AdminService/GetMigration", admin.GetMigrationRequest, admin.Migration)
+END_MIGRATION: Final = Method("AdminService/EndMigration", admin.EndMigrationRequest, admin.Migration)

@@ -97,10 +97,14 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The server's own answer to a search. ``visible``: memories on the rungs searched."""
+    """The server's own answer to a search. ``visible``: memories on the rungs searched.
+
+    ``model_fingerprint``: of the model whose vectors were compared; empty from a server that does not say.
+    """
 
     items: Sequence[ReadItem]
     version: int
     visible: int
     truncated: bool
     parts: tuple[str, ...] = ()
+    model_fingerprint: str = ""

@@ -18,6 +18,7 @@ from precall.client.errors import (
     DeadlineExceeded,
     FingerprintMismatch,
     InvalidInput,
+    ModelChanged,
     PermissionDenied,
     PrecallError,
     Unauthenticated,
@@ -128,7 +129,7 @@ class Reader:
         started = self._clock.elapsed()
         query_terms = QueryTerms.of(query)
         encoder = self._encoders.encoder
-        if encoder is None:
+        if encoder is None or not self._is_of_use(encoder.model_fingerprint):
             return Encoded(None, "", query_terms, False, 0.0)
         try:
             made = await encoder.encode(query)
@@ -144,12 +145,21 @@ class Reader:
             self._clock.elapsed() - started,
         )
 
+    def _is_of_use(self, model_fingerprint: str) -> bool:
+        """Whether vectors of this model can be compared with those held, or with the server's."""
+        held = self._subscription.held_fingerprint
+        return model_fingerprint == held or self._fits_the_server(model_fingerprint)
+
+    def _fits_the_server(self, model_fingerprint: str) -> bool:
+        """As far as is known: before the first connection every model may be the one."""
+        return self._subscription.server_fingerprint in ("", model_fingerprint)
+
     def _look_up(self, question: Question, encoded: Encoded) -> Held:
         """What may be served of the cache now, and the decision about it."""
         subscription, cache = self._subscription, self._subscription.cache
         if not subscription.servable:
             return Held(ReadDecision.STALE, (), 0, 0.0)
-        same_space = encoded.model_fingerprint == subscription.model_fingerprint
+        same_space = encoded.model_fingerprint == subscription.held_fingerprint
         lookup = cache.lookup(
             encoded.vector if same_space else None,
             encoded.terms,
@@ -178,11 +188,11 @@ class Reader:
             self._probe_soon(question)
             raise Unavailable("the server did not answer lately, it is tried in the background")
         request = self._request(question)
-        if encoded.vector is not None:
+        if encoded.vector is not None and self._fits_the_server(encoded.model_fingerprint):
             request.query_vector.CopyFrom(convert.vector_to_wire(encoded.vector, encoded.model_fingerprint))
         try:
             return await self._search(request, question, started, retry=connected)
-        except FingerprintMismatch:  # the server has another model by now: let it embed the query itself
+        except (FingerprintMismatch, ModelChanged):  # another model by now: let the server embed the query
             request.ClearField("query_vector")
             return await self._search(request, question, started, retry=connected)
 

@@ -131,7 +131,7 @@ class AsyncSession:
             pending_observations=self._outbox.pending,
             dropped_partials=self._outbox.dropped_partials,
             dropped_turns=self._outbox.dropped_turns,
-            encoder_ready=self._encoders.encoder is not None,
+            encoder_ready=self._encoders.fitting is not None,
         )
 
     def observe(

@@ -12,6 +12,7 @@ class SessionState:
     version: that the cache reflects, 0 before the first push.
     ready: a whole push came over the present connection, and may be served.
     lease_seconds: for how long cached items may still be served without another word from the server.
+    encoder_ready: queries are embedded in this process, by the model that the server has.
     last_lead_seconds: from the last observation to the push that it caused, None before the first.
     """
 

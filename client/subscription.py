@@ -93,10 +93,17 @@ class Subscription:
         return self._opened_on is not None and self._opened_on is self._watcher.stream
 
     @property
-    def model_fingerprint(self) -> str:
-        """Of the vectors held, or else of those to come; empty before the first connection."""
-        stream = self._source or self._watcher.stream
-        return "" if stream is None else stream.model_fingerprint
+    def held_fingerprint(self) -> str:
+        """Of the model of the vectors held; empty while nothing is held."""
+        return "" if self._source is None else self._source.model_fingerprint
+
+    @property
+    def server_fingerprint(self) -> str:
+        """Of the model that the server has, as far as is known; empty before the first connection.
+
+        Another one than that of the vectors held, from a change of the model to the first push after it.
+        """
+        return self._watcher.model_fingerprint
 
     @property
     def staleness_seconds(self) -> float:

@@ -1,10 +1,11 @@
-"""Tenants and keys without ``await``."""
+"""What an operator does, without ``await``."""
 
 from collections.abc import Mapping, Sequence
 
 from precall.client.admin import Admin as AsyncAdmin
 from precall.client.admin import CreatedKey, Key, Tenant
 from precall.client.loop_thread import LoopThread
+from precall.client.migration import Migration
 
 
 class Admin:
@@ -44,3 +45,14 @@ class Admin:
 
     def revoke_key(self, key_id: str) -> Key:
         return self._thread.run(self._inner.revoke_key(key_id))
+
+    def start_migration(self, tenant_id: str, *, model: str = "") -> Migration:
+        """Begin to make the other model's vectors; searches and writes go on as they were."""
+        return self._thread.run(self._inner.start_migration(tenant_id, model=model))
+
+    def get_migration(self, tenant_id: str) -> Migration:
+        return self._thread.run(self._inner.get_migration(tenant_id))
+
+    def end_migration(self, tenant_id: str, end: str) -> Migration:
+        """``end``: "switch", "roll_back" or "finish"."""
+        return self._thread.run(self._inner.end_migration(tenant_id, end))

@@ -35,5 +35,6 @@ class Warming:
             self._waiting = None
 
     def _warm(self, text: str) -> None:
-        if self._encoders.encoder is not None:
-            self._encoders.encoder.warm(text)
+        encoder = self._encoders.fitting
+        if encoder is not None:
+            encoder.warm(text)

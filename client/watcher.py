@@ -60,6 +60,7 @@ class Watcher:
         self._clock = clock
         self._listeners: dict[str, StreamListener] = {}
         self._stream: Stream | None = None
+        self._model_fingerprint = ""
         self._opened = asyncio.Event()
         self._call: (
             grpc.aio.UnaryStreamCall[anticipation_pb2.WatchRequest, anticipation_pb2.WatchEvent] | None
@@ -76,6 +77,11 @@ class Watcher:
     @property
     def alive(self) -> bool:
         return self._stream is not None and self._stream.alive
+
+    @property
+    def model_fingerprint(self) -> str:
+        """Of the model that served at the last connection; empty before the first one."""
+        return self._model_fingerprint
 
     async def opened(self) -> Stream:
         """Wait for a connection."""
@@ -136,6 +142,7 @@ class Watcher:
         stream = Stream(stream_id, first.opened, clock=self._clock)
         stream.note_applied(first.sequence)
         self._stream = stream
+        self._model_fingerprint = stream.model_fingerprint
         self._opened.set()
         backoff.reset()
         self._renew_soon(stream)  # the cache serves nothing before the first lease

@@ -6,19 +6,19 @@ the partitions, one announcement, which names the last of their versions.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.anticipation.confirmation import Confirmation
 from precall.engine.change import Change, ChangeCause
-from precall.engine.index.partition import Partition
 from precall.engine.memory.group import AskedWrite
-from precall.engine.memory.ladder import Rung
+from precall.engine.memory.memory import IndexedMemory
 from precall.engine.memory.outcomes import DeleteOutcome, NetEffect, RemovedMemory, WriteOutcome
 from precall.engine.memory.store import TenantStore
 from precall.engine.memory.write_queue import WriteQueue
+from precall.engine.model_pair import ModelPair
 
 Outcome = TypeVar("Outcome", WriteOutcome, DeleteOutcome)
 
@@ -47,15 +47,19 @@ class Commits:
     def __init__(
         self,
         store: TenantStore,
-        partitions: Mapping[Rung, Partition],
+        pair: ModelPair,
         anticipator: Anticipator,
         wait_for_earlier_leases: Callable[[], Awaitable[None]],
+        fill_in: Callable[[], None],
     ) -> None:
-        """``partitions``: those that are loaded; their owner adds to them in a turn of its own."""
+        """``pair``: its partitions follow each change; what is cold is loaded in a turn of its own.
+        ``fill_in`` is called when memories were stored without a vector of the pair's other model.
+        """
         self._store = store
-        self._partitions = partitions
+        self._pair = pair
         self._anticipator = anticipator
         self._wait_for_earlier_leases = wait_for_earlier_leases
+        self._fill_in = fill_in
         self.turn = asyncio.Lock()
         """Whoever holds it sees store, partitions and version agree, and no change begins."""
         self.version = store.version
@@ -66,7 +70,7 @@ class Commits:
         """Returns when the outcome is durable, searchable, and free of stale copies. Raises what
         `TenantStore.write` raises.
         """
-        return await self._settled(self._writes.put(asked))
+        return await self._settled(self._writes.put(asked), may_find_less=asked.request_id is not None)
 
     async def destroy(self, store: Callable[[], DeleteOutcome], cause: ChangeCause) -> DeleteOutcome:
         """``store`` destroys on the disk, in a thread. On return no cache can serve what it destroyed.
@@ -74,20 +78,22 @@ class Commits:
         That holds for what it did not find as well: an earlier call may have destroyed it and still be
         waiting for its holders.
         """
-        return await self._settled(self._commit_destruction(store, cause))
+        return await self._settled(self._commit_destruction(store, cause), may_find_less=True)
 
     async def replayed(self, outcome: WriteOutcome) -> WriteOutcome:
         """The outcome of an earlier request, once it promises no less than it did then."""
         await self._settled_before(outcome, self._settling)
         return outcome
 
-    async def _settled(self, committing: Coroutine[Any, Any, _Committed[Outcome]]) -> Outcome:
+    async def _settled(
+        self, committing: Coroutine[Any, Any, _Committed[Outcome]], *, may_find_less: bool
+    ) -> Outcome:
         """The work is a task of its own: a caller that hangs up must not split a commit from what follows it.
 
-        A request that comes again, and a destruction that may have come too late to find anything, wait for
-        what an earlier call may still be waiting for.
+        ``may_find_less``: a request that comes again, and a destruction that may have come too late to find
+        anything. They wait for what an earlier call may still be waiting for.
         """
-        earlier = set(self._settling)
+        earlier = set(self._settling) if may_find_less else ()
         settling = asyncio.create_task(self._settle(committing))
         self._settling.add(settling)
         settling.add_done_callback(self._settling.discard)
@@ -117,7 +123,15 @@ class Commits:
     ) -> Sequence[_Committed[WriteOutcome] | Exception]:
         """The queue calls it in its turn."""
         applied = await asyncio.to_thread(self._store_writes, writes)
-        confirmation = None if applied.change is None else self._announce(applied.change)
+        confirmation = None
+        if applied.change is not None:
+            confirmation = self._announce(applied.change)
+            for model in self._pair:
+                model.partitions.wrote(applied.change.added)
+        if self._pair.other is not None and any(
+            memory.other_vector is None for asked in writes for memory in asked.batch
+        ):
+            self._fill_in()
         return [
             result if isinstance(result, Exception) else _Committed(result, confirmation)
             for result in applied.results
@@ -161,14 +175,27 @@ class Commits:
         return self._anticipator.announce(change)
 
     def _apply(self, change: Change) -> Change:
-        """Bring the partitions up to date; returns the change with the terms of what it removed."""
+        """Bring the partitions of each model up to date; returns the change with the terms of what it
+        removed.
+
+        What is announced has the serving model's vectors: those of the sessions that hear of it.
+        """
         removed_terms: set[str] = set()
-        for rung in {m.memory.rung for m in change.added} | {r.rung for r in change.removed}:
-            if (partition := self._partitions.get(rung)) is not None:  # a cold one will load this from disk
-                removed = [r.id for r in change.removed if r.rung == rung]
-                removed_terms |= partition.terms(removed)
-                partition.apply(added=[m for m in change.added if m.memory.rung == rung], removed=removed)
+        added_by_other = [_of_other(each) for each in change.added if each.other_vector is not None]
+        for model, added in zip(self._pair, (change.added, added_by_other), strict=False):
+            for rung in {m.memory.rung for m in added} | {r.rung for r in change.removed}:
+                # A cold partition will load this from the disk.
+                if (partition := model.partitions.get(rung)) is not None:
+                    removed = [r.id for r in change.removed if r.rung == rung]
+                    removed_terms |= partition.terms(removed)
+                    partition.apply(added=[m for m in added if m.memory.rung == rung], removed=removed)
         return replace(change, removed_terms=frozenset(removed_terms))
+
+
+def _of_other(indexed: IndexedMemory) -> IndexedMemory:
+    """As the partitions of the other model have it."""
+    assert indexed.other_vector is not None
+    return replace(indexed, vector=indexed.other_vector, other_vector=None)
 
 
 def _promises_absence(outcome: WriteOutcome | DeleteOutcome) -> bool:

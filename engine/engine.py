@@ -1,4 +1,4 @@
-"""The engine: one encoder, one batcher, one folder of tenants, one anticipator."""
+"""The engine: one model or two, one folder of tenants, one anticipator."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
 from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.anticipation.observer import AnticipationObserver, SilentObserver
 from precall.engine.anticipation.recent_turns import RecentTurns
@@ -17,31 +14,35 @@ from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.batching.batcher import Batcher
 from precall.engine.batching.observer import BatchObserver
 from precall.engine.batching.settings import BatchingSettings
-from precall.engine.batching.work import WorkClass
 from precall.engine.clock import Clock, SystemClock
-from precall.engine.encoding.encoder import Encoder, TextRole
+from precall.engine.encoding.encoder import Encoder
 from precall.engine.errors import FingerprintMismatch, TenantNotFound, TenantQuarantined
 from precall.engine.expiry_sweep import ExpirySweep
 from precall.engine.index.partition import PartitionSettings
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.registry import TenantRegistry
 from precall.engine.memory.store import TenantStore
+from precall.engine.model_pair import ModelPair
+from precall.engine.models import Model, Models
 from precall.engine.residency import Residency, ResidencyObserver, ResidencySettings
 from precall.engine.retrieval.canary import RecallCanary, RecallObserver
 from precall.engine.retrieval.past import Past
 from precall.engine.tenant import Tenant
+from precall.engine.tenant_model import TenantModel
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """``data_dir`` holds the tenants' files and belongs to one process at a time. ``expiry_seconds``: between
     two looks for memories that have expired and are to be destroyed; nobody is shown them meanwhile.
+    ``next_batching``: of the next model; None: as ``batching``.
     """
 
     data_dir: Path
     anticipation: AnticipationSettings = field(default_factory=AnticipationSettings)
     partitions: PartitionSettings = field(default_factory=PartitionSettings)
     batching: BatchingSettings = field(default_factory=BatchingSettings)
+    next_batching: BatchingSettings | None = None
     residency: ResidencySettings = field(default_factory=ResidencySettings)
     expiry_seconds: float = 30.0
 
@@ -54,16 +55,24 @@ class Engine:
         settings: EngineSettings,
         encoder: Encoder,
         *,
+        next_encoder: Encoder | None = None,
         clock: Clock | None = None,
         batch_observer: BatchObserver | None = None,
         anticipation_observer: AnticipationObserver | None = None,
         recall_observer: RecallObserver | None = None,
         residency_observer: ResidencyObserver | None = None,
     ) -> None:
+        """``encoder``: of the primary model, which new tenants get. ``next_encoder``: of another one, that
+        tenants may migrate to, or come from. Raises ConfigurationError when it is the same.
+        """
         self.settings = settings
-        self.encoder = encoder
         self.clock = clock or SystemClock()
-        self.batcher = Batcher(encoder, settings.batching, observer=batch_observer)
+        primary = Model(encoder, Batcher(encoder, settings.batching, observer=batch_observer))
+        other = None
+        if next_encoder is not None:
+            batching = settings.next_batching or settings.batching
+            other = Model(next_encoder, Batcher(next_encoder, batching, observer=batch_observer))
+        self.models = Models(primary, other)
         self.registry = TenantRegistry(
             settings.data_dir, clock=self.clock.wall, open_files=settings.residency.open_files
         )
@@ -72,17 +81,10 @@ class Engine:
         self.anticipator = Anticipator(
             settings.anticipation,
             [
-                RecentTurns(
-                    self._embed_turn,
-                    self.clock,
-                    items_per_query=settings.anticipation.items_per_query,
-                    scripts=encoder.card.scripts,
-                )
+                RecentTurns(self.clock, items_per_query=settings.anticipation.items_per_query),
             ],
             self.clock,
             anticipation_observer or SilentObserver(),
-            encoder.card.fingerprint,
-            encoder.card.scripts,
         )
         self._canary = RecallCanary(recall_observer)
         self._past = Past()
@@ -91,8 +93,20 @@ class Engine:
         self._openings: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._leaving: set[str] = set()
 
+    @property
+    def encoder(self) -> Encoder:
+        """Of the primary model."""
+        return self.models.primary.encoder
+
+    @property
+    def batcher(self) -> Batcher:
+        """Of the primary model."""
+        return self.models.primary.batcher
+
     async def start(self) -> None:
-        await self.batcher.start()
+        """Raises what `Batcher.start` raises, of any model."""
+        for model in self.models:
+            await model.batcher.start()
         self._expiry.start()
 
     async def close(self) -> None:
@@ -100,7 +114,8 @@ class Engine:
         await self._expiry.close()
         self._canary.close()
         await self.anticipator.drain(grace_seconds=0)
-        await self.batcher.close()
+        for model in self.models:
+            await model.batcher.close()
         for tenant in list(self._tenants.values()):
             await tenant.close(lease_seconds=self.anticipator.longest_lease)
         self._tenants.clear()
@@ -122,7 +137,8 @@ class Engine:
             if tenant_id in self._leaving:
                 raise _not_found(tenant_id)
             if tenant_id not in self._tenants:
-                self._tenants[tenant_id] = await asyncio.to_thread(self._open, tenant_id)
+                tenant = self._tenants[tenant_id] = await asyncio.to_thread(self._open, tenant_id)
+                tenant.resume()
             return self._tenants[tenant_id]
 
     async def delete_tenant(self, tenant_id: str) -> None:
@@ -174,36 +190,18 @@ class Engine:
 
     def _open(self, tenant_id: str) -> Tenant:
         store = self.registry.open(tenant_id)
-        if store.model_fingerprint != self.encoder.card.fingerprint:
+        try:
+            return self._attended(store)
+        except FingerprintMismatch:
             store.close()
-            raise FingerprintMismatch(
-                f"tenant {tenant_id} was indexed by model {store.model_fingerprint}, this server runs "
-                f"{self.encoder.card.fingerprint}: start it with that model, or migrate the tenant"
-            )
-        return self._attended(store)
+            raise
 
     def _attended(self, store: TenantStore) -> Tenant:
-        return Tenant(
-            store,
-            self.batcher,
-            self.anticipator,
-            self.clock,
-            self.settings.partitions,
-            self._canary,
-            self.residency,
-            self._loads,
-            self._past,
-        )
+        pair = ModelPair(store, self.models, lambda model: self._model_of(store, model))
+        return Tenant(store, pair, self.anticipator, self.clock, self._canary, self._past)
 
-    async def _embed_turn(self, tenant_id: str, text: str) -> NDArray[np.float32]:
-        return await self.batcher.embed_one(
-            text,
-            TextRole.QUERY,
-            tenant=tenant_id,
-            work_class=WorkClass.CONVERSATION,
-            deadline=None,
-            truncate=True,
-        )
+    def _model_of(self, store: TenantStore, model: Model) -> TenantModel:
+        return TenantModel(store, model, self.settings.partitions, self.residency, self._loads)
 
 
 def _not_found(tenant_id: str) -> TenantNotFound:

@@ -59,6 +59,18 @@ class FingerprintMismatch(PrecallError):
     reason = "MODEL_FINGERPRINT_MISMATCH"
 
 
+class ModelChanged(PrecallError):
+    """A vector was made for a model that serves the tenant no longer: prepare the request again."""
+
+    reason = "MODEL_CHANGED"
+
+
+class MigrationRefused(PrecallError):
+    """The tenant's migration is not in a state that allows this step; the message says what to do first."""
+
+    reason = "MIGRATION_REFUSED"
+
+
 class NotFound(PrecallError):
     """What was named does not exist, or the caller may not see it: the two are not told apart."""
 

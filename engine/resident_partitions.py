@@ -136,7 +136,7 @@ class ResidentPartitions(Mapping[Rung, Partition]):
             self._residency.grew(resident)
 
     def clear(self) -> None:
-        """The tenant is closed."""
+        """Forget them all: the tenant is closed, or they are not what the disk has any more."""
         for resident in self._residents.values():
             self._residency.forget(resident)
         self._residents.clear()

@@ -1,4 +1,4 @@
-"""One tenant at work: its store, its partitions, and the order in which a write becomes true.
+"""One tenant at work: its store, its models' partitions, and the order in which a write becomes true.
 
 The life of a write: embed -> one durable transaction -> version -> partitions -> sessions told -> every
 cache confirmed -> ack. Embedding happens before the tenant's write lock is taken, confirmation after it is
@@ -7,44 +7,36 @@ released; what is between is in the order of versions (`Commits`).
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from precall.engine.anticipation.anticipator import Anticipator
-from precall.engine.batching.batcher import Batcher
-from precall.engine.batching.outcome import EmbeddingOutcome
-from precall.engine.batching.work import WorkClass
 from precall.engine.change import ChangeCause
 from precall.engine.clock import Clock
 from precall.engine.commits import Commits
-from precall.engine.encoding.encoder import TextRole
-from precall.engine.errors import InvalidVector, StorageUnavailable, TenantQuarantined, VersionNotReached
-from precall.engine.footprint import Footprint
-from precall.engine.index.partition import Partition, PartitionSettings
+from precall.engine.errors import FingerprintMismatch, ModelChanged, VersionNotReached
+from precall.engine.lease_horizon import LeaseHorizon
 from precall.engine.memory.group import AskedWrite
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
-from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
-from precall.engine.preparing import prepare
-from precall.engine.residency import Residency
-from precall.engine.resident_partitions import Lineage, LoadedPartition, ResidentPartitions
+from precall.engine.migrating import Migrating
+from precall.engine.model_pair import ModelPair
+from precall.engine.preparing import GivenVector, PreparedBatch, Preparing
+from precall.engine.resident_partitions import Lineage
 from precall.engine.retrieval.canary import RecallCanary
 from precall.engine.retrieval.past import Past
 from precall.engine.retrieval.query import Hit, Query
 from precall.engine.retrieval.search import SearchMethod, count_visible, search
-
-_QUICKLY_ANALYSED: Final = 1_000
-"""Characters of a write that are analysed in less time than a thread takes to begin (0.3 ms)."""
+from precall.engine.tenant_model import TenantModel
 
 _EXPIRED_AT_ONCE: Final = 256
 """Memories of one destruction: what waits behind it waits for tens of milliseconds."""
+
+_TRIES: Final = 5
+"""Of a write that finds each time that another model serves by now: nobody changes it so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +57,27 @@ class Tenant:
     def __init__(
         self,
         store: TenantStore,
-        batcher: Batcher,
+        pair: ModelPair,
         anticipator: Anticipator,
         clock: Clock,
-        settings: PartitionSettings,
         canary: RecallCanary,
-        residency: Residency,
-        loads: asyncio.Semaphore,
         past: Past,
     ) -> None:
-        """``loads``: what all tenants' loads from the disk take one of. It reads from the store."""
+        """It reads from the store. Call `resume` once it is on its event loop."""
         self.store = store
-        self._batcher = batcher
-        self._anticipator = anticipator
-        self._clock = clock
-        self._settings = settings
+        self._pair = pair
         self._canary = canary
         self._past = past
-        self._partitions = ResidentPartitions(store.tenant_id, residency, loads, lambda r: self._load(r))
-        self._horizon = store.lease_horizon
-        """Unix seconds until which clients of an earlier process may still serve what they hold."""
-        self._announced_horizon = self._horizon
-        self._announcing = asyncio.Lock()
-        self._commits = Commits(store, self._partitions, anticipator, self.wait_for_earlier_leases)
+        self._preparing = Preparing(store.tenant_id, pair)
+        self._horizon = LeaseHorizon(store, clock)
+        self._commits = Commits(
+            store, pair, anticipator, self.wait_for_earlier_leases, lambda: self.migrating.resume()
+        )
+        self.migrating = Migrating(store, pair, self._commits.turn, anticipator, clock)
+
+    def resume(self) -> None:
+        """Go on with what an earlier process left to do in the background."""
+        self.migrating.resume()
 
     @property
     def version(self) -> int:
@@ -102,54 +92,81 @@ class Tenant:
     def ladder(self) -> Ladder:
         return self.store.ladder
 
+    def model(self, fingerprint: str = "") -> TenantModel:
+        """The model of a fingerprint, or the one that serves. Raises FingerprintMismatch for one that the
+        tenant has not.
+        """
+        return self._pair.model(fingerprint)
+
     # Reads
 
-    async def partitions(self, rung: Rung) -> Lineage:
+    async def partitions(self, rung: Rung, model: TenantModel | None = None) -> Lineage:
         """The partitions that a reader on ``rung`` may see, the narrowest first; cold ones are loaded.
 
-        They stay in memory for as long as somebody has what this returns.
+        They stay in memory for as long as somebody has what this returns. ``model``: whose vectors; None: of
+        the one that serves. Raises ModelChanged for one that was given up.
         """
-        return await self._partitions.lineage(rung, self._commits.turn)
+        model = model if model is not None else self._pair.serving
+        model.require_kept()
+        return await model.partitions.lineage(rung, self._commits.turn)
 
     @property
     def in_memory(self) -> int:
         """Partitions that need not be loaded."""
-        return len(self._partitions)
+        return sum(len(model.partitions) for model in self._pair)
 
     async def search(
         self,
         rung: Rung,
         query: Query,
         *,
+        model: TenantModel | None = None,
         min_version: int = 0,
         as_of: datetime | None = None,
         method: SearchMethod = search,
     ) -> Found:
         """The best memories that a reader on ``rung`` may see, by a method and whatever that may raise.
 
-        ``as_of``: the ladder as it stood then, ``query.now``, less what was destroyed since. Raises
-        VersionNotReached, and with ``as_of`` Overloaded.
+        ``model``: what made ``query.vector``; None: the one that serves, for callers that know of no other.
+        ``as_of``: the ladder as it stood then, ``query.now``, less what was destroyed since.
+
+        Raises VersionNotReached, and with ``as_of`` Overloaded; ModelChanged when the tenant gave the model
+        up before the answer was there, and FingerprintMismatch when it has not all of its vectors yet: the
+        text is then to be embedded anew with `model`'s.
         """
         if min_version > self.version:
             raise VersionNotReached(
                 f"version {min_version} was asked for, this server holds {self.version}",
                 metadata={"version": str(self.version)},
             )
+        model = model if model is not None else self._pair.serving
+        self._pair.require_searchable(model)
         if as_of is not None:
-            return await self._search_past(rung, query, as_of, method)
-        partitions = await self.partitions(rung)
-        version = self.version
-        visible = await count_visible(partitions, query.filter)
-        hits = await method(partitions, query)
-        if method is search:
-            self._canary.watch(partitions, query, hits)
-        return Found(hits, version, visible)
-
-    async def _search_past(self, rung: Rung, query: Query, as_of: datetime, method: SearchMethod) -> Found:
-        version = self.version
-        async with self._past.lineage(self.store, rung, as_of, version=version) as partitions:
+            found = await self._search_past(rung, query, as_of, model, method)
+        else:
+            partitions = await self.partitions(rung, model)
+            version = self.version
             visible = await count_visible(partitions, query.filter)
             hits = await method(partitions, query)
+            if method is search:
+                self._canary.watch(partitions, query, hits)
+            found = Found(hits, version, visible)
+        model.require_kept()  # else what was destroyed meanwhile may be among the hits
+        return found
+
+    async def _search_past(
+        self, rung: Rung, query: Query, as_of: datetime, model: TenantModel, method: SearchMethod
+    ) -> Found:
+        version = self.version
+        try:
+            async with self._past.lineage(
+                self.store, model.stored, rung, as_of, version=version
+            ) as partitions:
+                visible = await count_visible(partitions, query.filter)
+                hits = await method(partitions, query)
+        except FingerprintMismatch:
+            model.require_kept()
+            raise
         # No write reaches these partitions: what was destroyed meanwhile is known to the store alone.
         found = await asyncio.to_thread(self.store.get, [hit.memory.id for hit in hits], visible_from=rung)
         standing = {memory.id for memory in found.memories}
@@ -160,7 +177,7 @@ class Tenant:
     async def write(
         self,
         memories: Sequence[NewMemory],
-        vectors: Sequence[NDArray[np.float32] | None],
+        vectors: Sequence[GivenVector | None],
         *,
         request_id: str | None,
         truncate: bool,
@@ -169,17 +186,27 @@ class Tenant:
     ) -> WriteOutcome:
         """Store a batch whole or not at all; durable, searchable and free of stale copies on return.
 
-        ``vectors``: a unit vector of this index's model for a memory, or None to have it embedded.
-        ``branch``: as `TenantStore.write` takes it.
+        ``vectors``: of one of the tenant's models for a memory, or None to have it embedded. What a second
+        model needs is embedded in any case. ``branch``: as `TenantStore.write` takes it.
         """
         if request_id is not None:  # a retry must not cost an embedding, nor fail because there is no model
             replay = await asyncio.to_thread(self.store.replayed_write, memories, request_id=request_id)
             if replay is not None:
                 return await self._commits.replayed(replay)
-        prepared = await self._prepare(memories, vectors, truncate=truncate, deadline=deadline)
-        outcome = await self._commits.write(AskedWrite(prepared, request_id, branch))
-        self._partitions.wrote(outcome.added)
-        return outcome
+        for tries_left in reversed(range(_TRIES)):
+            prepared = await self._preparing.prepare(memories, vectors, truncate=truncate, deadline=deadline)
+            try:
+                return await self._commit(prepared, request_id, branch)
+            except ModelChanged:  # between its embedding and its commit the tenant was switched
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _commit(
+        self, prepared: PreparedBatch, request_id: str | None, branch: Rung | None
+    ) -> WriteOutcome:
+        asked = AskedWrite(prepared.memories, request_id, branch, prepared.serving, prepared.other)
+        return await self._commits.write(asked)
 
     async def delete(
         self, memory_ids: Sequence[str], *, visible_from: Rung | None, request_id: str | None
@@ -221,80 +248,26 @@ class Tenant:
                 lambda: self.store.destroy_expired(limit=_EXPIRED_AT_ONCE), ChangeCause.EXPIRED
             )
 
-    # Leases across restarts
+    # Life
 
     async def note_lease(self, seconds: float) -> None:
         """Make durable, before a lease is granted, that a later process must reckon with it."""
-        until = self._clock.wall() + seconds
-        if until > self._announced_horizon:
-            async with self._announcing:
-                if until > self._announced_horizon:
-                    horizon = until + seconds / 2  # so that one write serves several renewals
-                    await asyncio.to_thread(self._store_horizon, horizon)
-                    self._announced_horizon = horizon
-
-    async def close(self, *, lease_seconds: float) -> None:
-        """Close the files; ``lease_seconds``: how much longer some client may serve what it holds."""
-        async with self._commits.turn:
-            horizon = self._clock.wall() + lease_seconds if lease_seconds > 0 else 0.0
-            if self._announced_horizon not in (horizon, self._horizon):  # else the file says so already
-                # A full disk keeps the horizon that was announced, which is later: safe, and no reason to
-                # leave the files open, or undeleted.
-                with suppress(StorageUnavailable):
-                    await asyncio.to_thread(self._store_horizon, max(horizon, self._horizon))
-            await asyncio.to_thread(self.store.close)
-            self._partitions.clear()
-
-    def check_integrity(self) -> None:
-        """Raise AssertionError when store and partitions disagree; for tests."""
-        for rung, partition in self._partitions.items():
-            partition.check_integrity()
-            stored = {indexed.memory.id for indexed in self.store.load_rung(rung)}
-            assert stored == {indexed.memory.id for indexed in partition.all()}
-
-    # Internal
-
-    def _store_horizon(self, moment: float) -> None:
-        self.store.lease_horizon = moment
-
-    def _load(self, rung: Rung) -> LoadedPartition:
-        partition = Partition(rung, self.store.dimension, self._settings)
-        footprint = Footprint(self.store.dimension)
-        try:
-            partition.apply(added=footprint.counted(self.store.load_rung(rung)))
-        except (InvalidVector, ValueError) as error:
-            raise TenantQuarantined(
-                f"the file of tenant {self.id!r} holds what cannot be indexed ({error}): "
-                "restore it from a backup"
-            ) from error
-        return LoadedPartition(partition, footprint)
-
-    async def _prepare(
-        self,
-        memories: Sequence[NewMemory],
-        vectors: Sequence[NDArray[np.float32] | None],
-        *,
-        truncate: bool,
-        deadline: float | None,
-    ) -> Sequence[PreparedMemory]:
-        """Vectors and keyword impacts of a batch. Raises the first item's error, naming its position."""
-        embedded: dict[int, EmbeddingOutcome] = {}
-        unembedded = [position for position, vector in enumerate(vectors) if vector is None]
-        if unembedded:
-            outcomes = await self._batcher.embed(
-                [memories[position].text for position in unembedded],
-                TextRole.DOCUMENT,
-                tenant=self.id,
-                work_class=WorkClass.INGEST,
-                deadline=deadline,
-                truncate=truncate,
-            )
-            embedded = dict(zip(unembedded, outcomes, strict=True))
-        if sum(memory.characters for memory in memories) <= _QUICKLY_ANALYSED:
-            return prepare(memories, vectors, embedded)
-        # On a thread: a batch of long texts takes seconds to analyse, and every tenant shares this loop.
-        return await asyncio.to_thread(prepare, memories, vectors, embedded)
+        await self._horizon.note(seconds)
 
     async def wait_for_earlier_leases(self) -> None:
         """After a restart nobody knows what clients of the earlier process hold: wait their leases out."""
-        await asyncio.sleep(max(0.0, self._horizon - self._clock.wall()))
+        await self._horizon.passed()
+
+    async def close(self, *, lease_seconds: float) -> None:
+        """Close the files; ``lease_seconds``: how much longer some client may serve what it holds."""
+        await self.migrating.close()
+        async with self._commits.turn:
+            await self._horizon.settle(lease_seconds)
+            await asyncio.to_thread(self.store.close)
+            for model in self._pair:
+                model.partitions.clear()
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError when store and partitions disagree; for tests."""
+        for model in self._pair:
+            model.check_integrity()

@@ -33,6 +33,7 @@ class MigrationState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MIGRATION_STATE_SWITCHED: _ClassVar[MigrationState]
     MIGRATION_STATE_FINISHED: _ClassVar[MigrationState]
     MIGRATION_STATE_ROLLED_BACK: _ClassVar[MigrationState]
+    MIGRATION_STATE_FINISHING: _ClassVar[MigrationState]
 
 class MigrationEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -54,6 +55,7 @@ MIGRATION_STATE_READY: MigrationState
 MIGRATION_STATE_SWITCHED: MigrationState
 MIGRATION_STATE_FINISHED: MigrationState
 MIGRATION_STATE_ROLLED_BACK: MigrationState
+MIGRATION_STATE_FINISHING: MigrationState
 MIGRATION_END_UNSPECIFIED: MigrationEnd
 MIGRATION_END_SWITCH: MigrationEnd
 MIGRATION_END_ROLL_BACK: MigrationEnd
@@ -200,7 +202,7 @@ class BackUpTenantResponse(_message.Message):
     def __init__(self, path: _Optional[str] = ..., version: _Optional[int] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class Migration(_message.Message):
-    __slots__ = ("tenant_id", "from_fingerprint", "to_fingerprint", "state", "done", "total", "overlap_at_10")
+    __slots__ = ("tenant_id", "from_fingerprint", "to_fingerprint", "state", "done", "total", "overlap_at_10", "compared_queries", "error", "serving_fingerprint", "working")
     TENANT_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     TO_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +210,10 @@ class Migration(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     OVERLAP_AT_10_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_QUERIES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    WORKING_FIELD_NUMBER: _ClassVar[int]
     tenant_id: str
     from_fingerprint: str
     to_fingerprint: str
@@ -215,7 +221,11 @@ class Migration(_message.Message):
     done: int
     total: int
     overlap_at_10: float
-    def __init__(self, tenant_id: _Optional[str] = ..., from_fingerprint: _Optional[str] = ..., to_fingerprint: _Optional[str] = ..., state: _Optional[_Union[MigrationState, str]] = ..., done: _Optional[int] = ..., total: _Optional[int] = ..., overlap_at_10: _Optional[float] = ...) -> None: ...
+    compared_queries: int
+    error: str
+    serving_fingerprint: str
+    working: bool
+    def __init__(self, tenant_id: _Optional[str] = ..., from_fingerprint: _Optional[str] = ..., to_fingerprint: _Optional[str] = ..., state: _Optional[_Union[MigrationState, str]] = ..., done: _Optional[int] = ..., total: _Optional[int] = ..., overlap_at_10: _Optional[float] = ..., compared_queries: _Optional[int] = ..., error: _Optional[str] = ..., serving_fingerprint: _Optional[str] = ..., working: bool = ...) -> None: ...
 
 class StartMigrationRequest(_message.Message):
     __slots__ = ("tenant_id", "model")

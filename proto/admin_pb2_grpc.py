@@ -145,13 +145,16 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StartMigration(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A tenant's other model: its vectors are made beside those in use, which go on serving. A step that the
+        state does not allow fails with FAILED_PRECONDITION, and the message says what to do instead.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMigration(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The one in progress, or the last one; NOT_FOUND when there was none.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

@@ -42,7 +42,11 @@ class AdminServiceStub:
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RevokeKeyRequest, _admin_pb2.RevokeKeyResponse]
     BackUpTenant: _grpc.UnaryUnaryMultiCallable[_admin_pb2.BackUpTenantRequest, _admin_pb2.BackUpTenantResponse]
     StartMigration: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StartMigrationRequest, _admin_pb2.Migration]
+    """A tenant's other model: its vectors are made beside those in use, which go on serving. A step that the
+    state does not allow fails with FAILED_PRECONDITION, and the message says what to do instead.
+    """
     GetMigration: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetMigrationRequest, _admin_pb2.Migration]
+    """The one in progress, or the last one; NOT_FOUND when there was none."""
     EndMigration: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EndMigrationRequest, _admin_pb2.Migration]
 
 @_typing.type_check_only
@@ -59,7 +63,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     RevokeKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.RevokeKeyRequest, _admin_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     BackUpTenant: _aio.UnaryUnaryMultiCallable[_admin_pb2.BackUpTenantRequest, _admin_pb2.BackUpTenantResponse]  # type: ignore[assignment]
     StartMigration: _aio.UnaryUnaryMultiCallable[_admin_pb2.StartMigrationRequest, _admin_pb2.Migration]  # type: ignore[assignment]
+    """A tenant's other model: its vectors are made beside those in use, which go on serving. A step that the
+    state does not allow fails with FAILED_PRECONDITION, and the message says what to do instead.
+    """
     GetMigration: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetMigrationRequest, _admin_pb2.Migration]  # type: ignore[assignment]
+    """The one in progress, or the last one; NOT_FOUND when there was none."""
     EndMigration: _aio.UnaryUnaryMultiCallable[_admin_pb2.EndMigrationRequest, _admin_pb2.Migration]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -126,14 +134,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _admin_pb2.StartMigrationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_pb2.Migration, _abc.Awaitable[_admin_pb2.Migration]]: ...
+    ) -> _typing.Union[_admin_pb2.Migration, _abc.Awaitable[_admin_pb2.Migration]]:
+        """A tenant's other model: its vectors are made beside those in use, which go on serving. A step that the
+        state does not allow fails with FAILED_PRECONDITION, and the message says what to do instead.
+        """
 
     @_abc_1.abstractmethod
     def GetMigration(
         self,
         request: _admin_pb2.GetMigrationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_pb2.Migration, _abc.Awaitable[_admin_pb2.Migration]]: ...
+    ) -> _typing.Union[_admin_pb2.Migration, _abc.Awaitable[_admin_pb2.Migration]]:
+        """The one in progress, or the last one; NOT_FOUND when there was none."""
 
     @_abc_1.abstractmethod
     def EndMigration(

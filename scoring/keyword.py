@@ -20,8 +20,9 @@ and |d| is the same sum over lengths.
 
 import math
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -50,17 +51,17 @@ def document_impacts(terms: Sequence[str], before: Sequence[Sequence[str]] = ())
     ``before``: the terms of what was said before it, the latest first; only as many as there are
     `CONTEXT_SHARES` count.
     """
-    frequencies: dict[str, float] = {**Counter(terms)}
+    frequencies: dict[str, float] = {}
+    for term in terms:
+        frequencies[term] = frequencies.get(term, 0) + 1
     length: float = len(terms)
     for share, earlier in zip(CONTEXT_SHARES, before, strict=False):
         length += share * len(earlier)
         for term in earlier:
             frequencies[term] = frequencies.get(term, 0.0) + share
     norm = K1 * (1 - B + B * length / REFERENCE_LENGTH)
-    return {
-        term: float(np.float32(frequency * (K1 + 1) / (frequency + norm)))
-        for term, frequency in frequencies.items()
-    }
+    impacts = [frequency * (K1 + 1) / (frequency + norm) for frequency in frequencies.values()]
+    return dict(zip(frequencies, array("f", impacts), strict=True))
 
 
 def inverse_document_frequency(documents: int, document_frequency: int) -> float:
@@ -96,9 +97,10 @@ class Statistics:
 class _Posting:
     """The slots that hold one term, with their impacts, in no order."""
 
-    __slots__ = ("impacts", "slots")
+    __slots__ = ("impacts", "slots", "term")
 
-    def __init__(self) -> None:
+    def __init__(self, term: str) -> None:
+        self.term = term
         self.slots = array("I")
         self.impacts = array("f")
 
@@ -118,7 +120,8 @@ class KeywordIndex:
         self._postings: dict[str, _Posting] = {}
         self._terms: list[tuple[str, ...]] = []
         # As the postings have them, once more by document: to find one in the postings takes a search a term.
-        self._impacts: list[array[float]] = []
+        # Float32 as bytes, which unlike an array the collector has not to walk over.
+        self._impacts: list[bytes] = []
 
     @property
     def documents(self) -> int:
@@ -127,15 +130,53 @@ class KeywordIndex:
     def add(self, impacts: Mapping[str, float]) -> int:
         """Append a document; returns its slot."""
         slot = len(self._terms)
-        self._terms.append(tuple(impacts))
-        self._impacts.append(array("f", impacts.values()))
+        self._impacts.append(array("f", impacts.values()).tobytes())
+        words = []
         for term, impact in impacts.items():
             posting = self._postings.get(term)
             if posting is None:
-                posting = self._postings[term] = _Posting()
+                posting = self._postings[term] = _Posting(term)
             posting.slots.append(slot)
             posting.impacts.append(impact)
+            words.append(posting.term)  # and not the caller's: one object a word, not one an occurrence
+        self._terms.append(tuple(words))
         return slot
+
+    def extend(self, documents: Sequence[Sequence[str]], impacts: NDArray[np.float32]) -> None:
+        """Append many documents, as `add` would one after the other.
+
+        ``documents``: the terms of each, none of them twice. ``impacts``: of the first one's terms, then of
+        the second one's, and so on. Raises ValueError when there are more or fewer of them.
+        """
+        lengths = np.fromiter(map(len, documents), np.int64, len(documents))
+        if lengths.sum() != len(impacts):
+            raise ValueError(f"{len(impacts)} impacts for {lengths.sum()} terms")
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, term in enumerate(chain.from_iterable(documents)):
+            places[term].append(place)
+        first = len(self._terms)
+        slots = np.repeat(np.arange(first, first + len(documents), dtype=np.uint32), lengths)
+        order = np.fromiter(chain.from_iterable(places.values()), np.int64, len(impacts))
+        self._extend_postings(places, slots[order], impacts[order])
+        content, size = impacts.tobytes(), impacts.itemsize
+        ends = (np.cumsum(lengths) * size).tolist()
+        self._impacts.extend(content[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
+        words = {term: self._postings[term].term for term in places}
+        self._terms.extend(tuple([words[term] for term in document]) for document in documents)
+
+    def _extend_postings(
+        self, places: Mapping[str, Sequence[int]], slots: NDArray[np.uint32], impacts: NDArray[np.float32]
+    ) -> None:
+        """``slots`` and ``impacts``: those of the first term's places, then of the second's, and so on."""
+        slot_bytes, impact_bytes, begin = slots.tobytes(), impacts.tobytes(), 0
+        for term, held in places.items():
+            posting = self._postings.get(term)
+            if posting is None:
+                posting = self._postings[term] = _Posting(term)
+            end = begin + 4 * len(held)
+            posting.slots.frombytes(slot_bytes[begin:end])
+            posting.impacts.frombytes(impact_bytes[begin:end])
+            begin = end
 
     def remove(self, slot: int) -> None:
         """Drop a document; the last one takes its slot."""
@@ -167,7 +208,7 @@ class KeywordIndex:
 
     def impacts(self, slot: int) -> dict[str, float]:
         """The impacts that a document was added with."""
-        return dict(zip(self._terms[slot], self._impacts[slot], strict=True))
+        return dict(zip(self._terms[slot], array("f", self._impacts[slot]), strict=True))
 
     def statistics(self, terms: Iterable[str] | None = None) -> Statistics:
         """Frequencies of the given terms, or of all of them."""

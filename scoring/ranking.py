@@ -1,6 +1,6 @@
 """The order of results: relevance, importance and recency, summed; ties go to the narrowest rung."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,7 +34,7 @@ class RankingWeights:
 
     def fused(self, fusion: Fusion) -> "RankingWeights":
         """The same shares for a query whose legs are put together so."""
-        return replace(self, fusion=fusion)
+        return RankingWeights(self.relevance, self.importance, self.recency, self.half_life_seconds, fusion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,13 @@ def rank(
     """
     scores = score(candidates, candidates.dense, weights, now=now)
     total = scores.total
-    rows = np.flatnonzero(servable(candidates, now, include_upcoming=include_upcoming))
+    rows = servable(candidates, now, include_upcoming=include_upcoming).nonzero()[0]
     if len(rows) > limit > 0:
         # Keep everything that ties with the last place: the order below decides among equals.
-        bar = np.partition(total[rows], len(rows) - limit)[len(rows) - limit]
-        rows = rows[total[rows] >= bar]
+        reached = total[rows]
+        ordered = reached.copy()
+        ordered.partition(len(rows) - limit)
+        rows = rows[reached >= ordered[len(rows) - limit]]
     # Lists: picking single numbers out of numpy's arrays takes longer than everything before this.
     totals, depths = total[rows].tolist(), candidates.depth[rows].tolist()
     events, ids = candidates.event_seconds[rows].tolist(), [candidates.ids[row] for row in rows.tolist()]

@@ -105,8 +105,13 @@ class PrecallServer:
         model = await asyncio.to_thread(self._load, settings)
         self._undo.callback(model.close)
         engine = Engine(
-            replace(settings.engine_settings, batching=model.batching),
+            replace(
+                settings.engine_settings,
+                batching=model.batching,
+                next_batching=None if model.next is None else model.next.batching,
+            ),
             model.encoder,
+            next_encoder=None if model.next is None else model.next.encoder,
             batch_observer=self._metrics,
             anticipation_observer=self._metrics,
             recall_observer=self._metrics,
@@ -117,10 +122,7 @@ class PrecallServer:
 
         keys = self._open_keys()
         self._undo.callback(keys.close)
-        card = model.encoder.card
-        self._metrics.server.info(
-            {"model": card.name, "model_fingerprint": card.fingerprint, "runtime": model.runtime}
-        )
+        self._metrics.server.info(dict(model.facts))
         self._metrics.open_tenants.set_function(lambda: engine.open_tenants)
         self._metrics.resident_partitions.set_function(lambda: len(engine.residency))
         self._metrics.resident_bytes.set_function(lambda: engine.residency.nbytes)
@@ -130,7 +132,7 @@ class PrecallServer:
         server = self._grpc_server(engine, keys, model, reranking)
         port = _bind(server, settings)
         self._undo.push_async_callback(self._readiness.stop)
-        models: list[WorkingModel] = [engine.batcher]
+        models: list[WorkingModel] = [served.batcher for served in engine.models]
         if reranking is not None:
             self._undo.push_async_callback(reranking.close)
             models.append(reranking)
@@ -276,7 +278,8 @@ def remove_ready_file(path: Path | None) -> None:
 
 def _refuse_waiting(engine: Engine, reranking: RerankQueue | None) -> None:
     """What waits for a model is told that the server drains. What a model computes has its last moment."""
-    engine.batcher.refuse_waiting()
+    for model in engine.models:
+        model.batcher.refuse_waiting()
     if reranking is not None:
         reranking.refuse_waiting()
 

@@ -46,6 +46,13 @@ class ServerSettings(BaseModel):
         description="What queries are for, in one English sentence, on models that are told; empty: search.",
     )
     max_tokens: int = Field(0, ge=0, description="Longest text in tokens; 0: what the model takes.")
+    next_model: str = Field(
+        "",
+        description="A second model, named like model, that tenants can be migrated to; empty: none.",
+    )
+    next_dimension: int = Field(0, ge=0, le=65_536, description="As dimension, of next_model.")
+    next_query_task: str = Field("", max_length=1_000, description="As query_task, of next_model.")
+    next_max_tokens: int = Field(0, ge=0, description="As max_tokens, of next_model.")
     reranker: str = Field(
         "",
         description="minilm, a folder, or a name in the hub's cache (Qwen/Qwen3-Reranker-0.6B); empty: none.",
@@ -117,7 +124,16 @@ class ServerSettings(BaseModel):
             values |= given
         settings = cls(**values)
         _ = settings.engine_settings  # checks what concerns more than one setting
+        settings._check_next_model()
         return settings
+
+    def _check_next_model(self) -> None:
+        """Raises ConfigurationError for a setting of a second model where there is none."""
+        for name in ("next_dimension", "next_query_task", "next_max_tokens"):
+            if getattr(self, name) and not self.next_model:
+                raise ConfigurationError(
+                    f"setting {name} is of a second model: set next_model as well, or unset it"
+                )
 
     @property
     def engine_settings(self) -> EngineSettings:

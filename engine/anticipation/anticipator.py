@@ -8,24 +8,25 @@ from collections.abc import Sequence
 
 from precall.engine.anticipation.confirmation import Confirmation
 from precall.engine.anticipation.conversation import Conversation, Turn
+from precall.engine.anticipation.conversation_model import ConversationModel
 from precall.engine.anticipation.events import (
     Draining,
     Heartbeat,
     Invalidation,
     Push,
     SessionEnded,
-    StreamOpened,
 )
 from precall.engine.anticipation.held import HeldSet
-from precall.engine.anticipation.lease import Lease
 from precall.engine.anticipation.observer import AnticipationObserver
 from precall.engine.anticipation.prediction import Prediction
 from precall.engine.anticipation.predictor import Predictor
 from precall.engine.anticipation.session import Session
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.anticipation.stream import NEVER, Stream
+from precall.engine.anticipation.streams import Streams
 from precall.engine.change import Change, ChangeCause
 from precall.engine.clock import Clock
+from precall.engine.encoding.card import ModelCard
 from precall.engine.errors import AlreadyExists, Overloaded, SessionNotFound, StreamNotFound
 from precall.engine.index.partition import Partition
 from precall.engine.memory.ladder import Ladder, Rung
@@ -42,15 +43,11 @@ class Anticipator:
         predictors: Sequence[Predictor],
         clock: Clock,
         observer: AnticipationObserver,
-        model_fingerprint: str,
-        model_scripts: Sequence[str] = (),
     ) -> None:
         self.settings = settings
         self._clock = clock
         self._observer = observer
-        self._fingerprint = model_fingerprint
-        self._scripts = model_scripts
-        self._streams: dict[str, Stream] = {}
+        self._streams = Streams(settings, clock)
         self._sessions: dict[str, Session] = {}
         self._departed: list[Session] = []  # connection gone, lease perhaps not
         self._published: dict[str, int] = {}  # tenant -> version up to which changes were queued
@@ -60,31 +57,9 @@ class Anticipator:
 
     # Streams
 
-    def open_stream(self, tenant_id: str, stream_id: str) -> Stream:
-        """Raises AlreadyExists for an id in use: a client makes a new one for each connection."""
-        if stream_id in self._streams:
-            raise AlreadyExists("this stream_id is in use: make a new UUID for each Watch call")
-        settings = self.settings
-        stream = Stream(
-            stream_id,
-            tenant_id,
-            Lease(self._clock, settings.lease_seconds),
-            self._clock,
-            patience=settings.heartbeat_seconds,
-            capacity=settings.stream_queue_events,
-        )
-        self._streams[stream_id] = stream
-        stream.send(
-            StreamOpened(
-                settings.heartbeat_seconds,
-                settings.lease_seconds,
-                settings.maximum_age_seconds,
-                self._fingerprint,
-                self._clock.wall(),
-                self._scripts,
-            )
-        )
-        return stream
+    def open_stream(self, tenant_id: str, stream_id: str, card: ModelCard) -> Stream:
+        """``card``: of the model that serves the tenant now. Raises AlreadyExists for an id in use."""
+        return self._streams.open(tenant_id, stream_id, card)
 
     def heartbeat(self, tenant_id: str) -> Heartbeat:
         return Heartbeat(self._published.get(tenant_id, 0), self._clock.wall())
@@ -92,19 +67,26 @@ class Anticipator:
     def close_stream(self, stream: Stream, reason: str) -> None:
         """The connection is gone. What its sessions hold is remembered until their lease has run out."""
         stream.end(reason)
-        self._streams.pop(stream.id, None)
+        self._streams.remove(stream)
         for session in [s for s in self._sessions.values() if s.stream is stream]:
             del self._sessions[session.id]
             self._departed.append(session)
         self._forget_expired()
 
+    def end_streams(self, tenant_id: str, reason: str) -> None:
+        """Let every client of a tenant come back on a new stream. What they hold they may serve meanwhile,
+        under their leases: whoever waits for that goes on waiting.
+        """
+        for stream in self._streams.of_tenant(tenant_id):
+            stream.end(reason)
+
     def acknowledge(self, tenant_id: str, stream_id: str, applied_sequence: int) -> None:
         """The client has applied every event up to this one; whoever waits for that goes on."""
-        self._stream(tenant_id, stream_id).acknowledge(applied_sequence)
+        self._streams.require(tenant_id, stream_id).acknowledge(applied_sequence)
 
     def renew_lease(self, tenant_id: str, stream_id: str, applied_sequence: int) -> float:
         """Acknowledge and renew; the seconds granted, 0 when the client must first apply what it was sent."""
-        stream = self._stream(tenant_id, stream_id)
+        stream = self._streams.require(tenant_id, stream_id)
         stream.acknowledge(applied_sequence)
         return 0.0 if stream.behind else stream.lease.grant()
 
@@ -125,14 +107,22 @@ class Anticipator:
         conversation_id: str,
         rung: Rung,
         ladder: Ladder,
+        model: ConversationModel,
         partitions: Sequence[Partition],
         version: int,
         max_items: int = 0,
         max_bytes: int = 0,
     ) -> Session:
-        """Start to push for a session; ``partitions`` are its lineage's at ``version`` or later."""
+        """Start to push for a session; ``partitions`` are its lineage's at ``version`` or later, with vectors
+        of ``model``.
+
+        Raises StreamNotFound for a stream that has ended or was opened while another model served,
+        Overloaded, and AlreadyExists for an id of another tenant's.
+        """
         settings = self.settings
-        stream = self._stream(tenant_id, stream_id)
+        stream = self._streams.require(tenant_id, stream_id)
+        if not stream.open or stream.card.fingerprint != model.card.fingerprint:
+            raise StreamNotFound("this stream has ended: call Watch with a new stream_id, then open it there")
         if sum(1 for s in self._sessions.values() if s.stream is stream) >= settings.sessions_per_stream:
             raise Overloaded(
                 f"a stream carries at most {settings.sessions_per_stream} sessions: open another client",
@@ -144,6 +134,7 @@ class Anticipator:
             conversation_id=conversation_id,
             rung=rung,
             ladder=ladder,
+            model=model,
             partitions=partitions,
             stream=stream,
             held=HeldSet(
@@ -217,13 +208,13 @@ class Anticipator:
             session.stream.send(SessionEnded(session.id, "the tenant was deleted"))
         await Confirmation(waiting, self._clock, self._observer).wait()
         self._published.pop(tenant_id, None)
-        for stream in [s for s in self._streams.values() if s.tenant_id == tenant_id]:
+        for stream in self._streams.of_tenant(tenant_id):
             self.close_stream(stream, "the tenant was deleted")
 
     async def drain(self, grace_seconds: float) -> None:
         """Ask every client to leave, stop predicting, and end the streams."""
         await self._prediction.close()
-        for stream in list(self._streams.values()):
+        for stream in self._streams:
             stream.send(Draining(grace_seconds))
             stream.end(DRAIN_REASON)
 
@@ -235,14 +226,6 @@ class Anticipator:
             assert all(p.rung.is_visible_from(session.rung) for p in session.partitions)
 
     # Internal
-
-    def _stream(self, tenant_id: str, stream_id: str) -> Stream:
-        stream = self._streams.get(stream_id)
-        if stream is None or stream.tenant_id != tenant_id:
-            raise StreamNotFound(
-                "no such stream: call Watch with a new stream_id, then open the session again"
-            )
-        return stream
 
     def _session(self, tenant_id: str, session_id: str) -> Session:
         session = self._sessions.get(session_id)

@@ -60,7 +60,7 @@ class Prediction:
     async def _propose(self, predictor: Predictor, session: Session) -> None:
         caused_at, caused_by_sequence = session.observed_at, session.sequence
         situation = Situation(
-            session.tenant_id, session.partitions, session.conversation, session.announced_version
+            session.model, session.partitions, session.conversation, session.announced_version
         )
         try:
             proposals = await predictor.propose(situation)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.anticipation.conversation import Conversation
+from precall.engine.anticipation.conversation_model import ConversationModel
 from precall.engine.index.partition import Partition
 
 
@@ -36,9 +37,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a predictor may look at: one tenant, the rungs one session may see, what was said."""
+    """What a predictor may look at: what was said, and the rungs a session may see, as ``model`` has them."""
 
-    tenant_id: str
+    model: ConversationModel
     partitions: Sequence[Partition]
     conversation: Conversation
     version: int

@@ -1,10 +1,7 @@
 """The predictor that retrieves with what is being said right now."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from precall.engine.anticipation.predictor import AnsweredQuery, Proposal, Situation
 from precall.engine.clock import Clock
@@ -12,9 +9,6 @@ from precall.engine.retrieval.query import Query
 from precall.engine.retrieval.search import search
 from precall.scoring.fusion import keyword_share
 from precall.scoring.query_terms import QueryTerms
-
-Embed = Callable[[str, str], Awaitable[NDArray[np.float32]]]
-"""(tenant id, text) -> float32 unit vector; long texts are cut, which a guess can afford."""
 
 CONTEXT_TURNS: Final = 3
 _EVERYTHING_SENT: Final = 0.0
@@ -25,14 +19,9 @@ class RecentTurns:
 
     name = "recent_turns"
 
-    def __init__(
-        self, embed: Embed, clock: Clock, *, items_per_query: int, scripts: Collection[str] = ()
-    ) -> None:
-        """``scripts``: those that ``embed`` reads, as the model's card has them."""
-        self._embed = embed
+    def __init__(self, clock: Clock, *, items_per_query: int) -> None:
         self._clock = clock
         self._items = items_per_query
-        self._scripts = scripts
 
     async def propose(self, situation: Situation) -> Sequence[Proposal]:
         return [await self._retrieve(situation, text) for text in self._queries(situation)]
@@ -48,9 +37,9 @@ class RecentTurns:
         return list(dict.fromkeys(texts))
 
     async def _retrieve(self, situation: Situation, text: str) -> Proposal:
-        vector = await self._embed(situation.tenant_id, text)
+        vector = await situation.model.embed_turn(text)
         asked = QueryTerms.of(text)
-        share = keyword_share(asked, self._scripts)
+        share = keyword_share(asked, situation.model.card.scripts)
         # What may be served only later is sent now: the floor must still be true then.
         query = Query(
             vector,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from precall.engine.anticipation.conversation import Conversation
+from precall.engine.anticipation.conversation_model import ConversationModel
 from precall.engine.anticipation.events import Push, PushedCoverage, PushedMemory, RungClaim
 from precall.engine.anticipation.held import HeldSet
 from precall.engine.anticipation.predictor import Proposal
@@ -20,12 +21,12 @@ WRITTEN = "written"
 class Session:
     """State of one session; only the event loop may touch it.
 
-    ``partitions`` are those of the rungs it may see, the narrowest first. ``announced_version``: every
-    change up to it was queued for the session. ``lost_version``: the last write that found no room in the
-    cache. ``sequence`` and ``observed_at`` (Unix seconds) are of the last observation that was taken.
-    ``lingering``: id -> the event that takes the memory out of the cache, for what was evicted and for what
-    an earlier connection of the same session held. ``ended_sequence``: the event that ends the session on a
-    stream which goes on.
+    ``partitions`` are those of the rungs it may see, the narrowest first, with vectors of ``model``.
+    ``announced_version``: every change up to it was queued for the session. ``lost_version``: the last write
+    that found no room in the cache. ``sequence`` and ``observed_at`` (Unix seconds) are of the last
+    observation that was taken. ``lingering``: id -> the event that takes the memory out of the cache, for
+    what was evicted and for what an earlier connection of the same session held. ``ended_sequence``: the
+    event that ends the session on a stream which goes on.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Session:
     conversation_id: str
     rung: Rung
     ladder: Ladder
+    model: ConversationModel
     partitions: Sequence[Partition]
     stream: Stream
     held: HeldSet

@@ -8,6 +8,7 @@ from typing import Final
 from precall.engine.anticipation.events import EventBody, Heartbeat, StreamEvent
 from precall.engine.anticipation.lease import Lease
 from precall.engine.clock import Clock
+from precall.engine.encoding.card import ModelCard
 
 NEVER: Final = 2**63
 """The sequence of an event that was not queued: only the end of the lease satisfies a wait for it."""
@@ -22,10 +23,20 @@ class Stream:
     """
 
     def __init__(
-        self, stream_id: str, tenant_id: str, lease: Lease, clock: Clock, *, patience: float, capacity: int
+        self,
+        stream_id: str,
+        tenant_id: str,
+        card: ModelCard,
+        lease: Lease,
+        clock: Clock,
+        *,
+        patience: float,
+        capacity: int,
     ) -> None:
+        """``card``: of the model whose vectors it carries."""
         self.id = stream_id
         self.tenant_id = tenant_id
+        self.card = card
         self.lease = lease
         self.ended_because: str | None = None
         self._clock = clock

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from precall.engine.batching.admission import fewest_tokens, require_bounded, require_countable
-from precall.engine.batching.fair_turns import FairTurns
+from precall.engine.batching.class_turns import Asker, ClassTurns
 from precall.engine.batching.reading_threads import ReadingThreads
 from precall.engine.batching.settings import BatchingSettings
 from precall.engine.batching.waiting_room import WaitingRoom
@@ -47,6 +47,10 @@ class Reading:
         if self.deadline is not None and math.isnan(self.deadline):
             raise InvalidInput("the deadline is not a number: leave it unset, or set it in seconds")
 
+    @property
+    def asker(self) -> Asker:
+        return Asker(self.tenant, self.work_class)
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -59,8 +63,8 @@ class Prepared:
 
 class Tokenizing:
     """Reads few short texts on the event loop and the others on threads: two for conversations, two for the
-    rest. There a request is read in parts, and tenants have fair turns, so that nobody waits for all of
-    another's texts.
+    rest. There a request is read in parts, and classes and tenants have fair turns (`ClassTurns`), so that
+    nobody waits for all of another's texts.
     """
 
     def __init__(self, encoder: Encoder, settings: BatchingSettings, clock: Callable[[], float]) -> None:
@@ -72,7 +76,9 @@ class Tokenizing:
             work_class: urgent if work_class is WorkClass.CONVERSATION else patient
             for work_class in WorkClass
         }
-        self._turns = {threads: FairTurns(threads.COUNT) for threads in (urgent, patient)}
+        self._turns = {
+            threads: ClassTurns(settings.class_weights, places=threads.COUNT) for threads in (urgent, patient)
+        }
         self._room = WaitingRoom(
             "characters",
             limit=settings.max_waiting_characters,
@@ -133,7 +139,7 @@ class Tokenizing:
         if characters <= _INLINE_COUNT_CHARACTERS:
             return self._fewest_tokens(texts, reading)
         threads = self._threads[reading.work_class]
-        async with self._turns[threads].turn(reading.tenant, 0.0):
+        async with self._turns[threads].turn(reading.asker, 0.0):
             return await threads.run(lambda: self._fewest_tokens(texts, reading))
 
     def _fewest_tokens(self, texts: Sequence[str], reading: Reading) -> int:
@@ -161,7 +167,7 @@ class Tokenizing:
     ) -> list[Prepared]:
         characters = sum(self._size(text, len(reading.instruction or "")) for text in part)
         threads = self._threads[reading.work_class]
-        async with self._turns[threads].turn(reading.tenant, characters):
+        async with self._turns[threads].turn(reading.asker, characters):
             prepared = await threads.run(lambda: self._read(part, reading, abandoned))
         seconds = sum(item.seconds for item in prepared)
         self._room.observe(reading.work_class, characters, seconds)

@@ -20,6 +20,7 @@ from precall.engine.encoding.encoder import TokenizedText
 from precall.engine.encoding.late_interaction_pairs import LateInteractionPair, LateInteractionPairs
 from precall.engine.encoding.minilm import CARD as MINILM_CARD
 from precall.engine.encoding.minilm import find_minilm
+from precall.engine.encoding.packing_texts import cut_passes
 from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
 from precall.engine.encoding.scores import finite_scores
 from precall.engine.encoding.token_export import ensure_token_export
@@ -29,31 +30,39 @@ from precall.engine.errors import ConfigurationError, InvalidInput
 POSITIONS = 512
 """Tokens that the model has a place for."""
 
+PART_TOKENS = 16_384
+"""Of the documents whose vectors are held at a time: 25 MB."""
+
 CARD = RerankerCard(
     name=f"{MINILM_CARD.name} (late interaction)",
-    revision=f"{MINILM_CARD.revision} maxsim-1",
+    revision=f"{MINILM_CARD.revision} maxsim-2",
     weights_sha256=MINILM_CARD.weights_sha256,
     max_tokens=POSITIONS,
     prompt="{query}[SEP]{document}",
     instruction="",
 )
-"""``maxsim-1`` stands for the formula above and the weights of words; it changes with them."""
+"""``maxsim-2`` stands for the formula above, the weights of words and where a long document is cut; it
+changes with them.
+"""
 
 SEARCH_SHARE = 0.7
 _FEW_TERMS = 3
 """Of the score in an ACCURATE search's relevance, for a query of up to so many keyword terms. It helps where
-a query gives the keyword leg little to go by, and harms where long claims are compared with long abstracts:
-0.4 for every query takes nDCG@10 on SciFact from .928 to .910.
+a query gives the keyword leg little to go by. nDCG@10 of FAST, of this score alone, of both: .589, .574, .604
+on the LoCoMo conversations held out; .736, .720, .739 on all of SciFact.
 
 The best of a grid over LoCoMo conversations 26 and 30 and every sixth claim of SciFact among 300 abstracts,
-of shares that fall with the terms or with their square; `bench/reranking.py` shows it beside fixed shares.
+of shares that fall with the terms or with their square. `bench/reranking.py` chose 1 and the root of 2 terms
+on the same conversations and 200 of SciFact's training claims: what is held out gains nothing by it (.606;
+recall@10 .787 for .801), and SciFact's test claims neither (.739).
 """
 
 
 class LateInteractionReranker:
     """``Reranker`` over MiniLM's token vectors, on ONNX Runtime. Thread-safe.
 
-    Each distinct query and document of a call goes through the model once.
+    Each distinct query and each distinct document of a call goes through the model once. Documents do so in
+    parts, and their vectors go with the part: a call takes little memory however many pairs it has.
     """
 
     def __init__(
@@ -107,16 +116,18 @@ class LateInteractionReranker:
         if not pairs:
             raise InvalidInput("a batch needs at least one pair")
         own = [_own(pair) for pair in pairs]
-        texts = {ids.tobytes(): ids for pair in own for ids in (pair.query_ids, pair.document_ids)}
-        computed = self._graph.token_vectors(list(texts.values()))
-        vectors = dict(zip(texts, computed, strict=True))
-        scores = [
-            _interaction(
-                vectors[pair.query_ids.tobytes()], vectors[pair.document_ids.tobytes()], pair.query_weights
-            )
-            for pair in own
-        ]
-        return finite_scores(np.array(scores, dtype=np.float32))
+        asked = {pair.query_ids.tobytes(): pair.query_ids for pair in own}
+        queries = dict(zip(asked, self._graph.token_vectors(list(asked.values())), strict=True))
+        rows = _rows_by_document(own)
+        documents = [own[alike[0]].document_ids for alike in rows]
+        scores = np.empty(len(own), np.float32)
+        for part in cut_passes([len(ids) for ids in documents], PART_TOKENS):
+            computed = self._graph.token_vectors([documents[number] for number in part])
+            for number, vectors in zip(part, computed, strict=True):
+                for row in rows[number]:
+                    query = queries[own[row].query_ids.tobytes()]
+                    scores[row] = _interaction(query, vectors, own[row].query_weights)
+        return finite_scores(scores)
 
     def close(self) -> None:
         """Nothing to do: the session goes with the last reference, after the passes that still run."""
@@ -125,6 +136,16 @@ class LateInteractionReranker:
 def _own(pair: TokenizedText) -> LateInteractionPair:
     assert isinstance(pair, LateInteractionPair), "a pair is scored by the reranker that tokenized it"
     return pair
+
+
+def _rows_by_document(pairs: Sequence[LateInteractionPair]) -> list[list[int]]:
+    """For each distinct document the rows that have it, the shortest document first: parts of such an order
+    have little padding.
+    """
+    rows: dict[bytes, list[int]] = {}
+    for row, pair in enumerate(pairs):
+        rows.setdefault(pair.document_ids.tobytes(), []).append(row)
+    return sorted(rows.values(), key=lambda alike: len(pairs[alike[0]].document_ids))
 
 
 def _interaction(

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _FRAME_TOKENS = 3
 """[CLS] query [SEP] document [SEP]."""
 
+_QUERY_STEP = 64
+"""A document is cut as if the query had a multiple of so many tokens: what is left of it is then mostly the
+same beside another query, and goes through the model once for both. It costs a long document 63 tokens of
+its end at most.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class LateInteractionPair(TokenizedText):
@@ -101,7 +107,7 @@ class LateInteractionPairs:
     def _room(self, asked: int, given: int, *, truncate: bool) -> int:
         """Tokens that the document may keep. Raises ``TextTooLong``."""
         limit = self._card.max_tokens
-        room = limit - asked - _FRAME_TOKENS
+        room = limit - _FRAME_TOKENS - asked
         if given <= limit:
             return room
         metadata = {"tokens": str(given), "limit": str(limit)}
@@ -117,7 +123,8 @@ class LateInteractionPairs:
                 f"{self._card.name}: shorten the query",
                 metadata=metadata,
             )
-        return room
+        stepped = limit - _FRAME_TOKENS - _QUERY_STEP * -(-asked // _QUERY_STEP)
+        return stepped if stepped >= 1 else room
 
 
 def _token_weights(

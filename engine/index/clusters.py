@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from precall.scoring.fusion import KEYWORD_SHARE
 from precall.scoring.ranking import RankingWeights
+from precall.scoring.vectors import widened
 
 _POINTS_PER_CLUSTER: Final = 40
 _ROUNDS: Final = 8
@@ -17,34 +18,45 @@ _PROBES: Final = 256
 _PROBED: Final = 20_000
 _BEST: Final = 10
 _SPREAD_QUANTILE: Final = 0.998
+_REACH_QUANTILE: Final = 0.999
 _CHUNK: Final = 4_096
 _SEED: Final = 20_260
 
 
 @dataclass(frozen=True, slots=True)
-class Clusters:
-    """``centres``: means of their vectors, float32, ``(count, dimension)``. ``spread``: what `train`
-    measured:
+class Assigned:
+    """``clusters``: whose centre is the nearest, int64, ``(n,)``. ``distances``: to it, float32, ``(n,)``."""
 
-    of a query's best results nearly all have ``q.x <= q.centre + spread``.
+    clusters: NDArray[np.int64]
+    distances: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """``centres``: means of their vectors, float32, ``(count, dimension)``.
+
+    What `train` measured: of a query's best results nearly all have ``q.x <= q.centre + spread``, and nearly
+    all vectors lie no farther from their centre than ``reach``. Of one that does, ``spread`` says nothing.
     """
 
     centres: NDArray[np.float32]
     spread: float
+    reach: float
 
     def __len__(self) -> int:
         return len(self.centres)
 
-    def assign(self, vectors: NDArray[np.floating]) -> NDArray[np.int64]:
-        """The cluster of each unit vector, whose centre is the nearest; int64, shape ``(n,)``."""
+    def assign(self, vectors: NDArray[np.floating]) -> Assigned:
+        """Unit vectors, ``(n, dimension)``, to their clusters."""
         half_squares = np.vecdot(self.centres, self.centres) / 2
-        parts = [
-            (vectors[begin : begin + _CHUNK].astype(np.float32) @ self.centres.T - half_squares).argmax(
-                axis=1
-            )
-            for begin in range(0, len(vectors), _CHUNK)
-        ]
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+        numbers, distances = np.empty(len(vectors), np.int64), np.empty(len(vectors), np.float32)
+        for begin in range(0, len(vectors), _CHUNK):
+            chunk = slice(begin, begin + _CHUNK)
+            nearness = widened(vectors[chunk]) @ self.centres.T - half_squares
+            numbers[chunk] = nearness.argmax(axis=1)
+            best = np.take_along_axis(nearness, numbers[chunk, None], axis=1)[:, 0]
+            distances[chunk] = np.sqrt(np.maximum(1 - 2 * best, 0))  # |x - c|^2 with |x| = 1
+        return Assigned(numbers, distances)
 
 
 def sample_size(count: int) -> int:
@@ -72,13 +84,13 @@ def train(vectors: NDArray[np.floating], merits: NDArray[np.float32], count: int
     )
     kmeans.train(rows)
     centres = np.ascontiguousarray(kmeans.centroids, np.float32)
-    return Clusters(centres, _spread(rows, merits, Clusters(centres, 0.0)))
+    return _measured(rows, merits, Clusters(centres, spread=2.0, reach=2.0))
 
 
-def _spread(rows: NDArray[np.float32], merits: NDArray[np.float32], clusters: Clusters) -> float:
+def _measured(rows: NDArray[np.float32], merits: NDArray[np.float32], clusters: Clusters) -> Clusters:
     """Rows stand in for queries; their best by cosine, and by total, are what a search must not miss."""
     if len(rows) <= _BEST:
-        return 2.0
+        return clusters
     chosen = np.linspace(0, len(rows) - 1, min(len(rows), _PROBED)).astype(np.int64)
     rows, merits = rows[chosen], merits[chosen]
     probes = np.linspace(0, len(rows) - 1, min(len(rows), _PROBES)).astype(np.int64)
@@ -89,7 +101,9 @@ def _spread(rows: NDArray[np.float32], merits: NDArray[np.float32], clusters: Cl
     spreads = []
     for totals in (cosines, dense_share * cosines + merits):
         best = np.argpartition(totals, -_BEST, axis=1)[:, -_BEST:]
-        of_centres = np.einsum("pnd,pd->pn", clusters.centres[assigned[best]], rows[probes])
+        centres = clusters.centres[assigned.clusters[best]]
+        of_centres = np.einsum("pnd,pd->pn", centres, rows[probes])
         beyond = np.take_along_axis(cosines, best, axis=1) - of_centres
         spreads.append(float(np.quantile(beyond, _SPREAD_QUANTILE)))
-    return max(spreads)
+    reach = float(np.quantile(assigned.distances, _REACH_QUANTILE))
+    return Clusters(clusters.centres, max(spreads), reach)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.index.coder import Coder, flat_index
+from precall.engine.index.coder import Coder, scanned_index
 from precall.engine.index.faiss_library import faiss_library
 from precall.engine.index.slot_set import SlotSet
 from precall.scoring.ranking import RankingWeights
@@ -29,11 +29,10 @@ class Question:
 class Nearest:
     """The best totals by code, keywords left out. ``slots``, ``totals``: best first.
 
-    ``slack``, ``aged``: as in `score_space.Lifted`. ``unseen``: by code, no other slot has a greater total
-    than this; minus infinity when there is no other. Neither holds for misfits. ``far_side``: the most that a
-    row has whose cosine is not above 0; minus infinity for exhaustive codes, which leave the question to the
-    table. ``dense_bound``: the most that its cosine can be expected to add to the total of each of some
-    slots.
+    ``slack``, ``aged``: as in `score_space.Lifted`. ``unseen``: no other slot has a greater total than this;
+    minus infinity when there is no other. Neither holds for misfits, nor for rows on the far side, whose
+    cosine is below 0: of them none has more than ``far_side``. ``dense_bound``: the most that its cosine can
+    be expected to add to the total of each of some slots.
     """
 
     slots: NDArray[np.int64]
@@ -41,8 +40,8 @@ class Nearest:
     unseen: float
     slack: float
     aged: bool
+    far_side: float
     dense_bound: Callable[[NDArray[np.int64]], NDArray[np.float32] | float]
-    far_side: float = float("-inf")
 
 
 class Codes(Protocol):
@@ -52,11 +51,11 @@ class Codes(Protocol):
     misfits: SlotSet
     """Rows that their codes describe badly: they have to be looked at themselves."""
 
+    first: int
+    """As many candidates as nearly every search does with."""
+
     added: int
     """Rows added so far, those that went again included."""
-
-    exhaustive: bool
-    """Whether every allowed code is looked at."""
 
     def __len__(self) -> int: ...
 
@@ -68,8 +67,17 @@ class Codes(Protocol):
         """Drop a row; the last one takes its slot, and nothing of the code stays."""
         ...
 
-    def nearest(self, question: Question, count: int, allowed: NDArray[np.bool_] | None) -> Nearest:
-        """The best ``count`` slots or all, of those that are ``allowed`` (bool, ``(len,)``; None: of all)."""
+    def nearest(
+        self,
+        question: Question,
+        count: int,
+        allowed: NDArray[np.bool_] | None,
+        least: float | None = None,
+    ) -> Nearest:
+        """The best ``count`` slots or all, of those that are ``allowed`` (bool, ``(len,)``; None: of all).
+
+        ``least``: slots that may have as much are not left out unread; None: as the codes judge.
+        """
         ...
 
     def check_integrity(self, rows: NDArray[np.float32]) -> None:
@@ -80,13 +88,13 @@ class Codes(Protocol):
 class FlatCodes:
     """Every code is looked at: what `Nearest.unseen` says is certain."""
 
-    exhaustive = True
+    first = 96
 
     def __init__(self, coder: Coder) -> None:
         self.coder = coder
         self.misfits = SlotSet()
         self.added = 0
-        self._index: Any = flat_index(coder.ranges)
+        self._index: Any = scanned_index(coder.space.width)
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -109,37 +117,45 @@ class FlatCodes:
         index.ntotal = last
         self.misfits.row_removed(slot, last)
 
-    def nearest(self, question: Question, count: int, allowed: NDArray[np.bool_] | None) -> Nearest:
-        faiss = faiss_library()
-        coder = self.coder
+    def nearest(
+        self,
+        question: Question,
+        count: int,
+        allowed: NDArray[np.bool_] | None,
+        least: float | None = None,
+    ) -> Nearest:
+        faiss, coder = faiss_library(), self.coder
         lifted = coder.space.query(question.vector, question.weights, question.now, coder.tolerance)
+        asked = coder.ask(lifted.vector)
         # A single query takes one thread; waking OpenMP's team for it costs milliseconds when cores are busy.
         faiss.omp_set_num_threads(1)
         parameters = None
         if allowed is not None:
             bitmap = np.packbits(allowed, bitorder="little")
             parameters = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bitmap))
-        whole = question.weights.relevance * (1 - question.weights.fusion.share)
-
-        def most(slots: NDArray[np.int64]) -> float:
-            return whole
-
-        count = min(count, len(self))
-        found = self._index.search(lifted.vector.reshape(1, -1), count, params=parameters)
-        totals, slots = found[0][0], found[1][0]
+        size = len(self)
+        count = min(count, size)
+        slots, totals = np.empty(count, np.int64), np.empty(count, np.float32)
+        self._index.search_c(
+            1, faiss.swig_ptr(asked.vector), count, faiss.swig_ptr(totals), faiss.swig_ptr(slots), parameters
+        )
+        totals += np.float32(asked.offset)
+        weights = question.weights
+        most = weights.relevance * (1 - weights.fusion.share)
+        far_side = weights.importance + weights.recency
+        unseen = float("-inf")
         if count and slots[-1] < 0:
             kept = int(np.argmax(slots < 0))
             slots, totals = slots[:kept], totals[:kept]
-            return Nearest(slots, totals, float("-inf"), lifted.slack, lifted.aged, most)
-        unseen = float(totals[-1]) if count < len(self) else float("-inf")
-        return Nearest(slots, totals, unseen, lifted.slack, lifted.aged, most)
+        elif count < size:
+            unseen = float(totals[-1]) + lifted.slack
+        return Nearest(slots, totals, unseen, lifted.slack, lifted.aged, far_side, lambda slots: most)
 
     def check_integrity(self, rows: NDArray[np.float32]) -> None:
         assert len(self) == len(rows)
         assert self._index.codes.size() == len(self) * self._index.code_size
         coded = self.coder.encode(rows)
-        held = self._index.sa_encode(rows[:0]) if not len(self) else _held_codes(self._index)
-        assert np.array_equal(held, coded.codes)
+        assert np.array_equal(_held_codes(self._index), coded.codes)
         assert set(self.misfits.array().tolist()) == set(np.flatnonzero(coded.misfits).tolist())
 
 

@@ -1,10 +1,13 @@
 """The slots that have a facet, so that a filter costs a look-up and not a walk over every memory."""
 
+from collections import defaultdict
+
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.index.filter import Facet, MemoryFilter, facets_of
+from precall.engine.index.filter import Facet, MemoryFilter, facets, facets_of
 from precall.engine.index.slot_set import SlotSet
+from precall.engine.memory.block import MemoryBlock
 from precall.engine.memory.memory import Memory
 
 
@@ -17,6 +20,15 @@ class FacetIndex:
     def add(self, slot: int, memory: Memory) -> None:
         for facet in facets_of(memory):
             self._slots.setdefault(facet, SlotSet()).add(slot)
+
+    def extend(self, first: int, block: MemoryBlock) -> None:
+        """Add the memories of a block at ``first`` and the slots behind it, as `add` would one by one."""
+        having: defaultdict[Facet, list[int]] = defaultdict(list)
+        for slot, labels in enumerate(block.labels, first):
+            for facet in facets(*labels):
+                having[facet].append(slot)
+        for facet, slots in having.items():
+            self._slots.setdefault(facet, SlotSet()).update(slots)
 
     def remove(self, slot: int, memory: Memory, last: int, last_memory: Memory) -> None:
         """``memory`` goes from ``slot``, and ``last_memory`` moves there from ``last``."""

@@ -7,13 +7,14 @@ tiers the many memories that could only be found for their words are not read wh
 
 from array import array
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.index.clusters import Clusters
-from precall.engine.index.coder import Coded, Coder
+from precall.engine.index.coder import Asked, Coded, Coder, scanned_kind
 from precall.engine.index.codes import Nearest, Question
 from precall.engine.index.faiss_library import faiss_library
 from precall.engine.index.score_space import HALF_LIFE, ScoreSpace
@@ -23,21 +24,25 @@ from precall.scoring.ranking import RankingWeights
 TIER_QUANTILES: Final = (0.5, 0.8, 0.95)
 _LARGEST: Final = float(np.finfo(np.float32).max)
 _SMALLEST: Final = float(np.finfo(np.float32).tiny)
+_USUAL: Final = RankingWeights()
+_NO_SLOTS: Final = np.empty(0, np.int64)
+_NO_TOTALS: Final = np.empty(0, np.float32)
 _FIRST_LISTS: Final = 64
 """Lists that are read to learn which others can matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedRows:
-    """Rows of the score space ready to be appended: their codes, and the list of each, int64, ``(n,)``."""
+    """Rows of the score space ready to be appended: codes, and the `merit` and the list of each, ``(n,)``."""
 
     rows: NDArray[np.float32]
     coded: Coded
+    merits: NDArray[np.float32]
     lists: NDArray[np.int64]
 
     def first(self, count: int) -> "ListedRows":
         coded = Coded(self.coded.codes[:count], self.coded.misfits[:count])
-        return ListedRows(self.rows[:count], coded, self.lists[:count])
+        return ListedRows(self.rows[:count], coded, self.merits[:count], self.lists[:count])
 
 
 class ListedCodes:
@@ -46,7 +51,7 @@ class ListedCodes:
     and then one is missed. `Nearest.unseen` is as certain as that.
     """
 
-    exhaustive = False
+    first = 256  # the larger a table, the nearer the tenth best is to the hundredth
 
     def __init__(self, coder: Coder, clusters: Clusters, tiers: NDArray[np.float32]) -> None:
         """``tiers``: ascending, the least of importance and age together (`merit`) of every tier but the
@@ -64,12 +69,10 @@ class ListedCodes:
             self._coarse,
             coder.space.width,
             lists,
-            faiss.ScalarQuantizer.QT_8bit,
+            scanned_kind(),
             faiss.METRIC_INNER_PRODUCT,
             False,
         )
-        ranges = coder.ranges
-        faiss.copy_array_to_vector(np.concatenate([ranges.minimum, ranges.span]), self._index.sq.trained)
         self._index.is_trained = True
         self._invlists: Any = self._index.invlists
         self._list_of = array("I")
@@ -77,7 +80,9 @@ class ListedCodes:
         # Upper bounds over a list's rows, never lowered: what only makes a search read a list in vain.
         self._most_important = np.zeros(lists, np.float32)
         self._freshest = np.zeros(lists, np.float32)
+        self._best_merit = np.zeros(lists, np.float32)
         self._barred = np.full(lists, -np.inf, np.float32)  # 0 for a list that has ever held a row
+        self._unused = np.zeros(lists, np.float32)
 
     def __len__(self) -> int:
         return len(self._list_of)
@@ -89,7 +94,13 @@ class ListedCodes:
         """The slow part of `add`, which reads nothing that changes: any thread may do it, without the
         lock.
         """
-        return ListedRows(rows, self.coder.encode(rows), self._lists_for(rows))
+        merits = merit(self.coder.space, rows)
+        assigned = self.clusters.assign(rows[:, : self.coder.space.dimension])
+        tiers = np.searchsorted(self._tiers, merits, side="right")
+        coded = self.coder.encode(rows)
+        # What lies apart, being of a topic that came later, say: no bound of a list holds for it.
+        coded = Coded(coded.codes, coded.misfits | (assigned.distances > self.clusters.reach))
+        return ListedRows(rows, coded, merits, assigned.clusters * (len(self._tiers) + 1) + tiers)
 
     def append(self, prepared: ListedRows) -> None:
         for offset in range(len(prepared.rows)):
@@ -116,13 +127,8 @@ class ListedCodes:
         importance, fresh = prepared.rows[offset, dimension : dimension + 2].tolist()
         self._most_important[number] = max(self._most_important[number], importance)
         self._freshest[number] = max(self._freshest[number], fresh)
+        self._best_merit[number] = max(self._best_merit[number], prepared.merits[offset])
         self._barred[number] = 0
-
-    def _lists_for(self, rows: NDArray[np.float32]) -> NDArray[np.int64]:
-        cluster = self.clusters.assign(rows[:, : self.coder.space.dimension])
-        tier = np.searchsorted(self._tiers, merit(self.coder.space, rows), side="right")
-        lists: NDArray[np.int64] = cluster * (len(self._tiers) + 1) + tier
-        return lists
 
     def remove(self, slot: int) -> None:
         self._take(slot)
@@ -154,10 +160,16 @@ class ListedCodes:
         ids = faiss.rev_swig_ptr(self._invlists.get_ids(number), size)
         return ids, faiss.rev_swig_ptr(self._invlists.get_codes(number), size * width).reshape(size, width)
 
-    def nearest(self, question: Question, count: int, allowed: NDArray[np.bool_] | None) -> Nearest:
-        faiss = faiss_library()
-        coder = self.coder
+    def nearest(
+        self,
+        question: Question,
+        count: int,
+        allowed: NDArray[np.bool_] | None,
+        least: float | None = None,
+    ) -> Nearest:
+        faiss, coder = faiss_library(), self.coder
         lifted = coder.space.query(question.vector, question.weights, question.now, coder.tolerance)
+        asked = coder.ask(lifted.vector)
         merits = self._merits(question)
         far_side = float(merits.max())
         dense = self._dense_bounds(question)
@@ -167,42 +179,53 @@ class ListedCodes:
         if allowed is not None:
             selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         count = min(max(count, question.limit), len(self))
-        cut = max(len(bounds) - _FIRST_LISTS, 0)
-        first = np.argpartition(bounds, cut)[cut:]
-        slots, totals = self._scan(lifted.vector, first, count, selector)
-        bar = -_LARGEST
-        if len(totals) >= question.limit:
-            bar = float(np.partition(totals, -question.limit)[-question.limit]) - 2 * lifted.slack
-        bounds[first] = -np.inf
-        others = np.flatnonzero(bounds >= bar)
+        slots, totals = _NO_SLOTS, _NO_TOTALS
+        if least is None:
+            cut = max(len(bounds) - _FIRST_LISTS, 0)
+            first = bounds.argpartition(cut)[cut:]
+            slots, totals = self._scan(asked, first, count, selector)
+            bounds[first] = -np.inf
+            least = -_LARGEST
+            if len(totals) >= question.limit:
+                least = float(totals[question.limit - 1]) - lifted.slack
+        others = (bounds >= least).nonzero()[0]
         if len(others):
-            more_slots, more_totals = self._scan(lifted.vector, others, count, selector)
+            more_slots, more_totals = self._scan(asked, others, count, selector)
             slots, totals = np.concatenate([slots, more_slots]), np.concatenate([totals, more_totals])
             bounds[others] = -np.inf
-        order = np.argsort(-totals)[:count]
+            order = (-totals).argsort()[:count]
+            slots, totals = slots[order], totals[order]
         unseen = float(bounds.max())
         if len(totals) >= count:
-            unseen = max(unseen, float(totals[order[-1]]))
+            unseen = max(unseen, float(totals[-1]) + lifted.slack)
+        dense_bound = partial(self._dense_bound_of, dense)
+        return Nearest(slots, totals, unseen, lifted.slack, lifted.aged, far_side, dense_bound)
 
-        def dense_bound(slots: NDArray[np.int64]) -> NDArray[np.float32]:
-            lists = np.frombuffer(self._list_of, np.uint32)[slots]
-            return dense[lists // (len(self._tiers) + 1)]
-
-        return Nearest(slots[order], totals[order], unseen, lifted.slack, lifted.aged, dense_bound, far_side)
+    def _dense_bound_of(
+        self, by_cluster: NDArray[np.float32], slots: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        lists = np.frombuffer(self._list_of, np.uint32)[slots]
+        return by_cluster[lists // (len(self._tiers) + 1)]
 
     def _merits(self, question: Question) -> NDArray[np.float32]:
         """The most that importance and recency add to a row of each list, float32, shape ``(lists,)``."""
         weights, space = question.weights, self.coder.space
         fresh = self._freshest
         if weights.half_life_seconds != HALF_LIFE:
-            power = np.float32(HALF_LIFE / weights.half_life_seconds)
-            fresh = np.maximum(fresh, np.float32(_SMALLEST)) ** power
-        with np.errstate(over="ignore"):
-            since = np.exp2(np.float32((space.origin - question.now) / weights.half_life_seconds))
-            grown: NDArray[np.float32] = fresh * np.minimum(since, np.float32(_LARGEST))
-        merits: NDArray[np.float32] = np.minimum(grown, np.float32(1))
-        merits *= np.float32(weights.recency)
+            with np.errstate(over="ignore"):
+                power = np.float32(HALF_LIFE / weights.half_life_seconds)
+                fresh = np.maximum(fresh, np.float32(_SMALLEST)) ** power
+        half_lives = (space.origin - question.now) / weights.half_life_seconds
+        since = 2.0 ** min(max(half_lives, -126.0), 126.0)  # both it and what it divides are float32's
+        merits: NDArray[np.float32] = np.minimum(fresh, np.float32(1 / since))
+        merits *= np.float32(since * weights.recency)
         merits += self._most_important * np.float32(weights.importance)
+        if weights.half_life_seconds == HALF_LIFE:
+            # Where the most important row is not the latest one, `merit` knows it; other weights stretch it.
+            stretch = max(
+                weights.importance / _USUAL.importance, weights.recency * max(since, 1.0) / _USUAL.recency
+            )
+            np.minimum(merits, self._best_merit * np.float32(stretch), out=merits)
         merits += self._barred
         return merits
 
@@ -214,26 +237,27 @@ class ListedCodes:
         return bounds
 
     def _scan(
-        self, lifted: NDArray[np.float32], lists: NDArray[np.int64], count: int, selector: Any
+        self, asked: Asked, lists: NDArray[np.int64], count: int, selector: Any
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Slots and totals of the best ``count`` rows of these lists, in no order."""
+        """Slots and totals of the best ``count`` rows of these lists, best first."""
         faiss = faiss_library()
         slots, totals = np.empty(count, np.int64), np.empty(count, np.float32)
-        lists = np.ascontiguousarray(lists, np.int64)
-        unused = np.zeros(
-            len(lists), np.float32
-        )  # distances of centres, which codes of whole vectors do not need
+        # FAISS wants the distances of centres, which codes of whole vectors do not need.
+        unused = self._unused[: len(lists)]
         parameters = faiss.SearchParametersIVF(nprobe=len(lists), sel=selector)
         self._index.search_preassigned_c(
-            1, faiss.swig_ptr(lifted), count, faiss.swig_ptr(lists), faiss.swig_ptr(unused),
+            1, faiss.swig_ptr(asked.vector), count, faiss.swig_ptr(lists), faiss.swig_ptr(unused),
             faiss.swig_ptr(totals), faiss.swig_ptr(slots), False, parameters,
         )  # fmt: skip
-        found = slots >= 0
-        return slots[found], totals[found]
+        totals += np.float32(asked.offset)
+        if count and slots[-1] < 0:
+            found = int(np.argmax(slots < 0))
+            slots, totals = slots[:found], totals[:found]
+        return slots, totals
 
     def check_integrity(self, rows: NDArray[np.float32]) -> None:
         assert len(self) == len(rows) == self._index.ntotal
-        coded = self.coder.encode(rows)
+        coded = self.prepare(rows).coded
         assert set(self.misfits.array().tolist()) == set(np.flatnonzero(coded.misfits).tolist())
         importance = rows[:, self.coder.space.dimension]
         for slot, (number, offset) in enumerate(zip(self._list_of, self._offset_of, strict=True)):
@@ -248,8 +272,7 @@ def merit(space: ScoreSpace, rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """What importance and age at the origin add to each row's total, by the default weights; float32,
     ``(n,)``.
     """
-    weights = RankingWeights()
     importance, fresh = rows[:, space.dimension], rows[:, space.dimension + 1]
-    merits: NDArray[np.float32] = np.minimum(fresh, np.float32(1)) * np.float32(weights.recency)
-    merits += importance * np.float32(weights.importance)
+    merits: NDArray[np.float32] = np.minimum(fresh, np.float32(1)) * np.float32(_USUAL.recency)
+    merits += importance * np.float32(_USUAL.importance)
     return merits

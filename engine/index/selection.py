@@ -13,7 +13,6 @@ from precall.engine.index.filter import MemoryFilter
 from precall.scoring.memory_set import MemorySet
 from precall.scoring.ranking import RankingWeights, recency, score
 
-_FIRST: Final = 96
 _FIRST_PER_RESULT: Final = 3
 _GROWTH: Final = 6
 _GROWTH_WITHOUT_AGE: Final = 40
@@ -24,8 +23,8 @@ _MOST_FOR_MATCHES: Final = 2_048
 out.
 """
 
-_FAR: Final = 0.3
-"""How far below 0 a cosine may be of a row that listed codes are still to find for its importance and age."""
+_FEW_MISFITS: Final = 32
+"""Rows that are scored sooner than bounded."""
 
 _ROUNDING: Final = 1e-5
 """Over what float32 loses in a total, whose parts add up to about 1."""
@@ -65,40 +64,41 @@ def select(
     """
     weights, limit = question.weights, question.limit
     scale = np.float32(weights.relevance * weights.fusion.share)
-    dense = weights.relevance * (1 - weights.fusion.share)
     misfits = codes.misfits
     matches = _matches(held, question, evidence, allowed)
-    count = max(_FIRST, _FIRST_PER_RESULT * limit, min(len(matches.slots) // 3, _MOST_FOR_MATCHES))
+    count = max(codes.first, _FIRST_PER_RESULT * limit, min(len(matches.slots) // 3, _MOST_FOR_MATCHES))
+    least = None
     while True:
-        near = codes.nearest(question, count, allowed)
+        near = codes.nearest(question, count, allowed, least)
         totals = _corrected(held, near, question)
         if len(matches.slots):
-            totals += scale * weights.fusion.saturate(evidence.scores[near.slots])
-        bar = _nth_best(_surely_reached(near, totals, codes, matches), limit) - near.slack - _ROUNDING
-        unseen = near.unseen + near.slack + (0.0 if near.aged else weights.recency)
-        hidden = dense * _FAR if near.far_side >= bar else 0.0
-        if unseen + hidden <= bar or count >= len(codes):
+            totals = totals + scale * weights.fusion.saturate(evidence.scores[near.slots])
+        fitting = None if misfits.misses(near.slots) else ~misfits.holds(near.slots)
+        reached = _surely_reached(near, totals, fitting, matches)
+        bar = _nth_best(reached, limit) - near.slack - _ROUNDING
+        unseen = near.unseen + (0.0 if near.aged else weights.recency)
+        if unseen <= bar or count >= len(codes):
             break
         count *= _GROWTH if near.aged else _GROWTH_WITHOUT_AGE
-    chosen = [near.slots[totals >= bar - near.slack]]
-    if len(misfits):
-        chosen.append(misfits.array())
-    # Relevance cuts cosines at 0 and the codes do not: a row on the far side has more than they say, at most
-    # this.
-    far_side = weights.importance + weights.recency
-    if codes.exhaustive and far_side >= bar:
-        chosen.append(_good_on_the_far_side(held, question, bar))
-    elif near.far_side >= bar:
-        chosen.append(near.slots[_without_cosine(held, question, near.slots) >= bar - _ROUNDING])
+        least = bar
+    likely = totals >= bar - near.slack
+    chosen = [
+        near.slots[likely if fitting is None else likely & fitting],
+        _hopeful(held, question, evidence, misfits.array(), bar),
+    ]
+    once = len(chosen)
+    # Relevance cuts cosines at 0 and the codes do not: a row on the far side has more than they say.
+    if near.far_side >= bar:
+        chosen.append(_good_on_the_far_side(held, question, near, bar))
     if len(matches.slots):
         without_cosine = matches.merits + matches.potential
         chosen.append(matches.slots[without_cosine >= bar - _ROUNDING])
-        likely = np.flatnonzero(matches.potential >= bar - unseen)
-        slots = matches.slots[likely]
-        chosen.append(slots[without_cosine[likely] + near.dense_bound(slots) >= bar - _ROUNDING])
-    if len(chosen) == 1:
-        return chosen[0]
-    slots = np.unique(np.concatenate(chosen))
+        hopeful = np.flatnonzero(matches.potential >= bar - unseen)
+        slots = matches.slots[hopeful]
+        chosen.append(slots[without_cosine[hopeful] + near.dense_bound(slots) >= bar - _ROUNDING])
+    slots = np.concatenate(chosen)
+    if any(map(len, chosen[once:])):
+        slots = np.unique(slots)
     return slots if allowed is None else slots[allowed[slots]]
 
 
@@ -143,21 +143,21 @@ def _matches(
 
 
 def _surely_reached(
-    near: Nearest, totals: NDArray[np.float32], codes: Codes, matches: _Matches
+    near: Nearest, totals: NDArray[np.float32], fitting: NDArray[np.bool_] | None, matches: _Matches
 ) -> NDArray[np.float32]:
     """Totals that so many different rows have, but for the codes' slack."""
-    told = codes.misfits.holds(near.slots) if len(codes.misfits) else None
-    if len(matches.strongest):
-        known = np.isin(near.slots, matches.strongest)
-        told = known if told is None else told | known
-    fitting = totals if told is None else totals[~told]
-    return np.concatenate([fitting, matches.totals]) if len(matches.totals) else fitting
+    if not len(matches.strongest):
+        return totals if fitting is None else totals[fitting]
+    unknown = np.isin(near.slots, matches.strongest, invert=True)
+    return np.concatenate([totals[unknown if fitting is None else unknown & fitting], matches.totals])
 
 
 def _nth_best(totals: NDArray[np.float32], count: int) -> float:
     if len(totals) < count:
         return float("-inf")
-    return float(np.partition(totals, len(totals) - count)[len(totals) - count])
+    ordered = totals.copy()
+    ordered.partition(len(totals) - count)
+    return float(ordered[len(totals) - count])
 
 
 def _corrected(held: MemorySet, near: Nearest, question: Question) -> NDArray[np.float32]:
@@ -169,20 +169,41 @@ def _corrected(held: MemorySet, near: Nearest, question: Question) -> NDArray[np
     if not near.aged:
         added = recency(events, now, weights.half_life_seconds)
     else:
+        if not len(events) or events.max() <= now:
+            return near.totals
         ahead = np.maximum(events - now, 0.0)
-        if not ahead.any():
-            return near.totals.copy()
         added = (1 - np.exp2(ahead / weights.half_life_seconds)).astype(np.float32)
     totals: NDArray[np.float32] = near.totals + np.float32(weights.recency) * added
     return totals
 
 
-def _good_on_the_far_side(held: MemorySet, question: Question, bar: float) -> NDArray[np.int64]:
-    """Rows that reach the bar without keywords whatever their cosine."""
+def _hopeful(
+    held: MemorySet,
+    question: Question,
+    evidence: KeywordEvidence,
+    misfits: NDArray[np.int64],
+    bar: float,
+) -> NDArray[np.int64]:
+    """Those of the misfits that reach the bar if they are what the query says word for word."""
+    if len(misfits) <= _FEW_MISFITS:
+        return misfits
     weights = question.weights
-    # Recency takes a power of two a row: only where importance leaves it a chance.
-    least = np.float32(bar - _ROUNDING - weights.recency)
-    slots = np.flatnonzero(held.importance * np.float32(weights.importance) >= least)
+    scale = np.float32(weights.relevance * weights.fusion.share)
+    dense = np.float32(weights.relevance * (1 - weights.fusion.share))
+    most = _without_cosine(held, question, misfits) + dense
+    most += scale * weights.fusion.saturate(evidence.scores[misfits])
+    return misfits[most >= bar - _ROUNDING]
+
+
+def _good_on_the_far_side(
+    held: MemorySet, question: Question, near: Nearest, bar: float
+) -> NDArray[np.int64]:
+    """Rows that reach the bar without keywords whatever their cosine."""
+    weights, slots = question.weights, near.slots
+    if near.unseen > float("-inf"):
+        # Recency takes a power of two a row: only where importance leaves it a chance.
+        least = (bar - 2 * _ROUNDING - weights.recency) / max(weights.importance, _ROUNDING)
+        slots = (held.importance >= np.float32(least)).nonzero()[0]
     return slots[_without_cosine(held, question, slots) >= bar - _ROUNDING]
 
 

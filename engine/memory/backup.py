@@ -81,11 +81,11 @@ def restore(backup: Path, path: Path, *, tenant_id: str, sha256: str | None, fin
         make_private(unfinished)
         _copy(backup, unfinished)
         checksum = sha256 or _noted_checksum(backup)
-        settings = check_backup(unfinished, sha256=checksum, fingerprint=fingerprint)
+        check_backup(unfinished, sha256=checksum, fingerprint=fingerprint)
         with translated_errors(tenant_id):
             connection = connect(unfinished)
             try:
-                settings.rename(connection, tenant_id)
+                TenantSettings.read(connection, name=tenant_id).rename(connection, tenant_id)
                 connection.execute("PRAGMA journal_mode = WAL")
             finally:
                 connection.close()
@@ -96,7 +96,8 @@ def restore(backup: Path, path: Path, *, tenant_id: str, sha256: str | None, fin
 def check_backup(
     backup: Path, *, sha256: str | None = None, fingerprint: str | None = None
 ) -> TenantSettings:
-    """Read all of a backup: its checksum, its schema, every row of it.
+    """Read all of a backup: its checksum, its schema, every row of it. The settings speak of the model that
+    serves it, and ``fingerprint`` is compared with that one's.
 
     Raises InvalidInput for another checksum or another model, TenantQuarantined for damage,
     ConfigurationError for another schema version, TenantNotFound for no file.
@@ -110,7 +111,7 @@ def check_backup(
         settings = snapshot.settings
         if fingerprint is not None and settings.model_fingerprint != fingerprint:
             raise InvalidInput(
-                f"the backup was indexed by model {settings.model_fingerprint}, not by {fingerprint}"
+                f"the backup is served by model {settings.model_fingerprint}, not by {fingerprint}"
             )
         snapshot.check_integrity()
         return settings

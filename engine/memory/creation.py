@@ -9,6 +9,7 @@ from precall.engine.errors import AlreadyExists, InvalidInput, StorageUnavailabl
 from precall.engine.memory.database import connect, translated_errors
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.mark import MARK_SUFFIX
+from precall.engine.memory.migration_record import MigrationRecord
 from precall.engine.memory.schema import APPLICATION_ID, PAGE_BYTES, SCHEMA_VERSION, STATEMENTS
 from precall.engine.memory.tenant_settings import TenantSettings
 
@@ -91,6 +92,7 @@ def _fill(path: Path, settings: TenantSettings) -> None:
             for statement in STATEMENTS:
                 connection.execute(statement)
             connection.execute("INSERT INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, 0, 0.0)", settings.columns)
+            MigrationRecord.note_none(connection)
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         finally:

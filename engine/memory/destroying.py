@@ -15,6 +15,7 @@ from precall.engine.errors import InvalidInput
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory, Source
 from precall.engine.memory.outcomes import DeletedMemory
+from precall.engine.memory.placement import Placement
 from precall.engine.memory.rows import CURRENT, decode_rung, digest, encode_rung, rungs_below
 from precall.engine.memory.turns import TurnPlace, Turns
 
@@ -35,6 +36,9 @@ _CLOSURE = """
     FROM doomed CROSS JOIN memories m ON m.number = doomed.number JOIN rungs r ON r.number = m.rung
     ORDER BY m.number
 """
+
+_NO_LIMIT = -1
+"""As SQLite's LIMIT understands it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,12 @@ def named_by_expiry(connection: sqlite3.Connection, now: int, limit: int) -> Nam
     return NamedMemories(tuple(int(row[0]) for row in rows))
 
 
+def would_go_by_expiry(connection: sqlite3.Connection, now: int) -> frozenset[str]:
+    """Ids of what had expired at ``now`` (Unix microseconds) and of all that hangs on it, on any rung."""
+    numbers = named_by_expiry(connection, now, limit=_NO_LIMIT).numbers
+    return frozenset(row[1] for row in connection.execute(_CLOSURE, (json.dumps(numbers),)))
+
+
 @dataclass(frozen=True, slots=True)
 class Destroyed:
     """``deleted`` in order of arrival; ``reweighed``: what stands, and had words of it in its weights."""
@@ -119,7 +129,7 @@ class Destroyed:
     reweighed: tuple[IndexedMemory, ...]
 
 
-def destroy(connection: sqlite3.Connection, numbers: Sequence[int], *, dimension: int) -> Destroyed:
+def destroy(connection: sqlite3.Connection, numbers: Sequence[int]) -> Destroyed:
     """Delete the rows and all that hangs on them, and take their words out of the weights of others.
 
     Raises DamagedRow.
@@ -136,7 +146,7 @@ def destroy(connection: sqlite3.Connection, numbers: Sequence[int], *, dimension
         "AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.rung = rungs.number)",
         (json.dumps(list({row[2] for row in doomed})),),
     )
-    turns = Turns(connection, dimension=dimension)
+    turns = Turns(connection, Placement.read(connection))
     for number, _, _, state, kind, rung, conversation, event_time in doomed:
         turn = TurnPlace.of(
             kind=kind, rung=rung, conversation=conversation, event_time=event_time, number=number

@@ -19,12 +19,8 @@ NamedBy = Callable[[sqlite3.Connection], NamedMemories]
 class Destruction:
     """How one tenant's memories are destroyed, whoever named them. Thread-safe."""
 
-    def __init__(
-        self, database: Database, erasure: Erasure, mark: VersionMark, reserve: Reserve, dimension: int
-    ) -> None:
-        """``dimension``: of the tenant's vectors."""
+    def __init__(self, database: Database, erasure: Erasure, mark: VersionMark, reserve: Reserve) -> None:
         self._database = database
-        self._dimension = dimension
         self._erasure = erasure
         self._mark = mark
         self._reserve = reserve
@@ -57,7 +53,7 @@ class Destruction:
             if request and (stored := request.stored_outcome(connection)) is not None:
                 return DeleteOutcome.replay(stored)
             named = named_by(connection)
-            destroyed = destroying.destroy(connection, named.numbers, dimension=self._dimension)
+            destroyed = destroying.destroy(connection, named.numbers)
             version = reading.read_version(connection)
             if destroyed.deleted:
                 version += 1

@@ -5,7 +5,11 @@ import sqlite3
 from collections.abc import Iterator
 
 from precall.engine.errors import TenantQuarantined
-from precall.engine.memory.rows import INDEXED_COLUMNS, decode_indexed_memory, digest
+from precall.engine.memory.migration import MigrationState
+from precall.engine.memory.next_vectors import decode_next_vector
+from precall.engine.memory.placement import Placement
+from precall.engine.memory.rows import digest
+from precall.engine.memory.tenant_settings import TenantSettings
 
 _VIOLATIONS = (
     (
@@ -41,9 +45,9 @@ _VIOLATIONS = (
 )
 
 
-def check_integrity(connection: sqlite3.Connection, *, name: str, dimension: int) -> None:
+def check_integrity(connection: sqlite3.Connection, *, name: str) -> None:
     """Read the whole file. Raises TenantQuarantined with the first fault that is found."""
-    for fault in _faults(connection, dimension):
+    for fault in _faults(connection, name):
         raise TenantQuarantined(f"the file of tenant {name!r} is damaged: {fault}")
 
 
@@ -53,9 +57,12 @@ def check_structure(connection: sqlite3.Connection, *, name: str) -> None:
         raise TenantQuarantined(f"the file of tenant {name!r} is damaged: {fault}")
 
 
-def _faults(connection: sqlite3.Connection, dimension: int) -> Iterator[str]:
+def _faults(connection: sqlite3.Connection, name: str) -> Iterator[str]:
     yield from _structural_faults(connection)
-    yield from _row_faults(connection, dimension)
+    TenantSettings.read(connection, name=name)
+    placement = Placement.read(connection)
+    yield from _row_faults(connection, placement)
+    yield from _next_vector_faults(connection, placement)
 
 
 def _structural_faults(connection: sqlite3.Connection) -> Iterator[str]:
@@ -69,16 +76,26 @@ def _structural_faults(connection: sqlite3.Connection) -> Iterator[str]:
             yield fault
 
 
-def _row_faults(connection: sqlite3.Connection, dimension: int) -> Iterator[str]:
+def _row_faults(connection: sqlite3.Connection, placement: Placement) -> Iterator[str]:
     origins = "(SELECT json_group_array(p.id) FROM derivations d JOIN memories p ON p.number = d.parent "
     rows = connection.execute(
         f"SELECT m.key_digest, m.conversation_digest, m.uri_digest, {origins} WHERE d.child = m.number), "
-        f"{INDEXED_COLUMNS} FROM memories m JOIN rungs r ON r.number = m.rung ORDER BY m.number"
+        f"{placement.columns} {placement.tables} ORDER BY m.number"
     )
     for key_digest, conversation_digest, uri_digest, linked, *row in rows:
-        memory = decode_indexed_memory(row, dimension=dimension).memory
+        memory = placement.decode(row).memory
         expected = (digest(memory.key), digest(memory.source.conversation_id), digest(memory.source.uri))
         if (key_digest, conversation_digest, uri_digest) != expected:
             yield f"memory {memory.id!r} cannot be found by its words"
         if set(json.loads(linked)) != set(memory.source.memory_ids):
             yield f"memory {memory.id!r} has lost an origin"
+
+
+def _next_vector_faults(connection: sqlite3.Connection, placement: Placement) -> Iterator[str]:
+    """Of those that `_row_faults` does not read: there should be none, or they are being removed."""
+    if placement.record is None or placement.state is MigrationState.FINISHED:
+        if connection.execute("SELECT EXISTS (SELECT 1 FROM next_vectors)").fetchone()[0]:
+            yield "there are vectors of a model that the tenant does not migrate to"
+    elif placement.state is MigrationState.ROLLED_BACK:
+        for row in connection.execute("SELECT number, vector, checksum FROM next_vectors"):
+            decode_next_vector(*row, dimension=placement.record.new.dimension)

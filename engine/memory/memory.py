@@ -164,7 +164,9 @@ class Memory:
 class IndexedMemory:
     """A memory with what the indexes need of it.
 
-    ``vector``: float16, shape ``(dimension,)``, unit length before rounding.
+    ``vector``: float16, shape ``(dimension,)``, unit length before rounding; of the model that serves the
+    tenant, or that was asked for. ``other_vector``: of `TenantStore.other`, in what a write, a destruction or
+    a weighing hands on; None where there is no other model or it has made none yet.
     ``impacts``: keyword term -> weight, as ``precall.scoring.keyword.document_impacts`` makes them of its own
     words and, where it is a turn, of what was said before it (`precall.engine.memory.turns`).
     """
@@ -172,6 +174,7 @@ class IndexedMemory:
     memory: Memory
     vector: NDArray[np.float16]
     impacts: Mapping[str, float]
+    other_vector: NDArray[np.float16] | None = None
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

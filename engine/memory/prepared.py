@@ -1,5 +1,6 @@
 """A memory that is ready to be stored: what was said, and what the encoder and the analyser made of it."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,12 +19,15 @@ MAX_ID_CHARACTERS: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class PreparedMemory:
-    """``vector``: float16, shape ``(dimension,)``. ``terms``: what `own_terms` makes of the memory."""
+    """``vector``: float16, shape ``(dimension,)``, of the model that serves the tenant. ``terms``: what
+    `own_terms` makes of the memory. ``other_vector``: likewise, of `TenantStore.other`.
+    """
 
     memory: NewMemory
     vector: NDArray[np.float16]
     terms: Sequence[str]
     usage: TokenUsage
+    other_vector: NDArray[np.float16] | None = None
 
 
 def own_terms(text: str, questions: Iterable[str]) -> list[str]:
@@ -31,9 +35,17 @@ def own_terms(text: str, questions: Iterable[str]) -> list[str]:
     return analyze(" ".join((text, *questions)))
 
 
-def check_batch(batch: Sequence[PreparedMemory], *, ladder: Ladder, dimension: int) -> None:
+def check_batch(
+    batch: Sequence[PreparedMemory],
+    *,
+    ladder: Ladder,
+    dimension: int,
+    other_dimension: int | None = None,
+    other_is_needed: bool = False,
+) -> None:
     """Refuse a batch that cannot be stored whole; every message names the position.
 
+    ``other_dimension``: of the second model's vectors; None: there is none, and they are not looked at.
     Raises InvalidInput, InvalidScope, InvalidVector, or AlreadyExists for an id that comes twice.
     """
     if not batch:
@@ -42,7 +54,11 @@ def check_batch(batch: Sequence[PreparedMemory], *, ladder: Ladder, dimension: i
     for position, prepared in enumerate(batch):
         try:
             _check_memory(prepared.memory, ladder)
-            _check_vector(prepared.vector, dimension)
+            check_vector(prepared.vector, dimension)
+            if other_dimension is not None and prepared.other_vector is not None:
+                check_vector(prepared.other_vector, other_dimension)
+            elif other_is_needed:
+                raise InvalidVector("a vector of each of the tenant's two models is needed")
             first = positions.setdefault(prepared.memory.id, position)
             if first != position:
                 raise AlreadyExists(f"id {prepared.memory.id!r} is that of item {first} as well")
@@ -57,9 +73,11 @@ def _check_memory(memory: NewMemory, ladder: Ladder) -> None:
         raise InvalidScope(
             f"the rung has {memory.rung.depth} levels, this tenant's ladder is {' > '.join(ladder.levels)}"
         )
-    moments = (memory.event_time, memory.said_time, memory.valid_from, memory.valid_until, memory.expires_at)
-    if any(moment is not None and moment.tzinfo is None for moment in moments):
-        raise InvalidInput("a moment has no time zone")
+    for moment in (
+        memory.event_time, memory.said_time, memory.valid_from, memory.valid_until, memory.expires_at,
+    ):  # fmt: skip
+        if moment is not None and moment.tzinfo is None:
+            raise InvalidInput("a moment has no time zone")
     source = memory.source
     words = (
         *memory.rung.values, memory.text, memory.key, source.conversation_id, source.turn_id, source.uri,
@@ -71,13 +89,15 @@ def _check_memory(memory: NewMemory, ladder: Ladder) -> None:
         raise InvalidInput("a lone surrogate stands in it: send well-formed Unicode") from error
 
 
-def _check_vector(vector: NDArray[np.float16], dimension: int) -> None:
+def check_vector(vector: NDArray[np.float16], dimension: int) -> None:
+    """Raises InvalidVector for one that no model of this dimension can have made."""
     if vector.dtype != np.float16 or vector.shape != (dimension,):
         raise InvalidVector(
             f"the vector is {vector.dtype} of shape {vector.shape}, float16 of shape ({dimension},) is needed"
         )
-    total = float(np.abs(vector).sum(dtype=np.float32))  # NaN and infinity stand in it as well
-    if not np.isfinite(total):
+    wide = vector.astype(np.float32)
+    squares = float(wide @ wide)  # NaN and infinity stand in it as well; no float16 but 0 squares to 0
+    if not math.isfinite(squares):
         raise InvalidVector("the vector holds NaN or infinity")
-    if total == 0:
+    if squares == 0:
         raise InvalidVector("the vector is zero")

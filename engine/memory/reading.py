@@ -6,22 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from precall.engine.errors import InvalidInput
+from precall.engine.memory.block import MemoryBlock
+from precall.engine.memory.decoded_memory import decode_memory
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import MAX_KEY_CHARACTERS, IndexedMemory, Memory
-from precall.engine.memory.rows import (
-    INDEXED_COLUMNS,
-    MEMORY_COLUMNS,
-    DamagedRow,
-    decode_indexed_memory,
-    decode_memory,
-    decode_rung,
-    digest,
-    encode_rung,
-)
+from precall.engine.memory.placement import VectorView
+from precall.engine.memory.rows import MEMORY_COLUMNS, DamagedRow, decode_rung, digest, encode_rung
 from precall.engine.memory.view import NOT_EXPIRED, View
 
 _MEMORIES = "FROM memories m JOIN rungs r ON r.number = m.rung"
 _STREAM_ROWS = 256
+_BLOCK_ROWS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +132,32 @@ def read_history(connection: sqlite3.Connection, rung: Rung, key: str, view: Vie
     return History(tuple(map(decode_memory, rows)), read_version(connection))
 
 
-def stream_current(connection: sqlite3.Connection, rung: Rung, *, dimension: int) -> Iterator[IndexedMemory]:
+def stream_current(
+    connection: sqlite3.Connection, rung: Rung, vectors: VectorView
+) -> Iterator[IndexedMemory]:
     """The current memories of one rung in order of arrival, a few hundred rows in memory at a time.
 
     Raises DamagedRow for a row that is not what was written, and when some have been lost.
     """
+    cursor = _select_current(connection, rung, vectors)
+    while rows := cursor.fetchmany(_STREAM_ROWS):
+        yield from vectors.decode(rows)
+
+
+def stream_blocks(connection: sqlite3.Connection, rung: Rung, vectors: VectorView) -> Iterator[MemoryBlock]:
+    """What `stream_current` gives and raises, a thousand rows in a block."""
+    cursor = _select_current(connection, rung, vectors)
+    while rows := cursor.fetchmany(_BLOCK_ROWS):
+        if found := vectors.indexed_rows(rows):
+            yield MemoryBlock.of_rows(found, depth=rung.depth, dimension=vectors.model.dimension)
+
+
+def _select_current(connection: sqlite3.Connection, rung: Rung, vectors: VectorView) -> sqlite3.Cursor:
     _check_indices(connection, rung)
-    cursor = connection.execute(
-        f"SELECT {INDEXED_COLUMNS} {_MEMORIES} WHERE r.path = ? AND m.state = 0 ORDER BY m.number",
+    return connection.execute(
+        f"SELECT {vectors.columns} {vectors.tables} WHERE r.path = ? AND m.state = 0 ORDER BY m.number",
         (encode_rung(rung),),
     )
-    while rows := cursor.fetchmany(_STREAM_ROWS):
-        for row in rows:
-            yield decode_indexed_memory(row, dimension=dimension)
 
 
 def check_rungs(connection: sqlite3.Connection) -> None:
@@ -177,25 +185,24 @@ def _check_indices(connection: sqlite3.Connection, rung: Rung) -> None:
 
 
 def stream_as_of(
-    connection: sqlite3.Connection, rung: Rung, view: View, *, dimension: int
+    connection: sqlite3.Connection, rung: Rung, view: View, vectors: VectorView
 ) -> Iterator[IndexedMemory]:
     """What ``view`` shows of one rung in order of arrival, a few hundred rows in memory at a time."""
     cursor = connection.execute(
-        f"SELECT {INDEXED_COLUMNS} {_MEMORIES} WHERE r.path = :path AND {view.condition} ORDER BY m.number",
+        f"SELECT {vectors.columns} {vectors.tables} "
+        f"WHERE r.path = :path AND {view.condition} ORDER BY m.number",
         {"path": encode_rung(rung), **view.parameters},
     )
     while rows := cursor.fetchmany(_STREAM_ROWS):
-        for row in rows:
-            indexed = decode_indexed_memory(row, dimension=dimension)
+        for indexed in vectors.decode(rows):
             yield replace(indexed, memory=view.of(indexed.memory))
 
 
-def stream_all(connection: sqlite3.Connection, *, dimension: int) -> Iterator[IndexedMemory]:
+def stream_all(connection: sqlite3.Connection, vectors: VectorView) -> Iterator[IndexedMemory]:
     """Every memory in order of arrival, history included, a few hundred rows in memory at a time."""
-    cursor = connection.execute(f"SELECT {INDEXED_COLUMNS} {_MEMORIES} ORDER BY m.number")
+    cursor = connection.execute(f"SELECT {vectors.columns} {vectors.tables} ORDER BY m.number")
     while rows := cursor.fetchmany(_STREAM_ROWS):
-        for row in rows:
-            yield decode_indexed_memory(row, dimension=dimension)
+        yield from vectors.decode(rows)
 
 
 def count_by_rung(connection: sqlite3.Connection) -> tuple[RungCount, ...]:

@@ -13,11 +13,12 @@ from functools import cache
 from typing import Final
 
 from precall.engine.memory.memory import MemoryKind
+from precall.engine.memory.migration import MigrationState
 
 APPLICATION_ID: Final = 0x70726361
 """Stands in the file's header ("prca"): tells a tenant's file from any other SQLite database."""
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Kept in ``PRAGMA user_version``; raised by whoever changes a table."""
 
 PAGE_BYTES: Final = 512
@@ -33,6 +34,7 @@ CURRENT_TURN: Final = f"kind = '{MemoryKind.EPISODE.value}' AND conversation_dig
 SCHEMA_QUERY: Final = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 _KINDS = ", ".join(f"'{kind.value}'" for kind in MemoryKind)
+_MIGRATION_STATES = ", ".join(f"'{state.value}'" for state in MigrationState)
 
 STATEMENTS: Final = (
     """
@@ -127,6 +129,30 @@ STATEMENTS: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX derivations_by_child ON derivations (child)",
+    f"""
+    CREATE TABLE migration (
+        row              INTEGER PRIMARY KEY CHECK (row = 1),
+        state            TEXT CHECK (state IN ({_MIGRATION_STATES})),  -- NULL: there has been none
+        serial           INTEGER NOT NULL,
+        from_fingerprint TEXT NOT NULL,
+        from_dimension   INTEGER NOT NULL,
+        to_fingerprint   TEXT NOT NULL,
+        to_dimension     INTEGER NOT NULL,
+        last             INTEGER NOT NULL,             -- numbers of memories: see MigrationRecord
+        settled          INTEGER NOT NULL,
+        overlap_at_10    REAL,
+        compared_queries INTEGER NOT NULL,
+        checksum         INTEGER NOT NULL              -- CRC-32 of all of it but the row's number
+    ) STRICT
+    """,
+    f"""
+    CREATE TABLE next_vectors (
+        number   INTEGER PRIMARY KEY REFERENCES memories (number) ON DELETE CASCADE,
+        ballast  BLOB NOT NULL CHECK (length(ballast) = {LOCAL_BYTES}),  -- zeros
+        vector   BLOB NOT NULL,                        -- little-endian float16
+        checksum INTEGER NOT NULL                      -- CRC-32 of number and vector
+    ) STRICT
+    """,
     """
     CREATE TABLE requests (
         request_id TEXT PRIMARY KEY,

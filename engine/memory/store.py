@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,8 @@ from precall.engine.memory.expiry import Expiry
 from precall.engine.memory.group import AskedWrite, WriteGroup
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.mark import VersionMark
-from precall.engine.memory.memory import IndexedMemory, Memory, NewMemory, Source
+from precall.engine.memory.memory import Memory, NewMemory, Source
+from precall.engine.memory.migratable_store import MigratableStore
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.reading import FoundMemories, History, MemoryPage, RungCount
@@ -30,7 +31,7 @@ from precall.engine.memory.tenant_settings import TenantSettings
 from precall.engine.memory.view import EVER, View
 
 
-class TenantStore:
+class TenantStore(MigratableStore):
     """One SQLite file: the truth about a tenant, of which every index is a copy.
 
     Synchronous; call it from worker threads, as many as you like. Writers take turns, readers never wait and
@@ -45,8 +46,7 @@ class TenantStore:
         self, database: Database, *, clock: Callable[[], float] = time.time, reserve: Reserve = NO_RESERVE
     ) -> None:
         """Use `create` or `open`. Raises TenantQuarantined."""
-        self._database = database
-        self._clock = clock
+        super().__init__(database, clock)
         with database.reading() as connection:
             settings = TenantSettings.read(connection, name=database.name)
             version = reading.read_version(connection)
@@ -54,12 +54,10 @@ class TenantStore:
         renew(database, settings)
         self.tenant_id = settings.tenant_id
         self.ladder = settings.ladder
-        self.model_fingerprint = settings.model_fingerprint
-        self.dimension = settings.dimension
         self._mark = VersionMark(database.path)
         self._mark.check(version, name=database.name)
         self._erasure = Erasure(database)
-        self._destruction = Destruction(database, self._erasure, self._mark, reserve, self.dimension)
+        self._destruction = Destruction(database, self._erasure, self._mark, reserve)
         self._expiry = Expiry(database)
 
     @classmethod
@@ -142,7 +140,7 @@ class TenantStore:
         """
         try:
             with self._database.writing() as connection:
-                group = WriteGroup(writes, self.ladder, self.dimension)
+                group = WriteGroup(writes, self.ladder)
                 results: Sequence[WriteOutcome | Exception] = group.write(connection, now=self._now())
         except Exception as error:
             # One of them may ask too much of the disk, or find damage: the others must not pay for it.
@@ -252,22 +250,6 @@ class TenantStore:
         with self._database.reading() as connection:
             return reading.read_history(connection, rung, key, View(self._now(), include_history=True))
 
-    def load_rung(self, rung: Rung) -> Iterator[IndexedMemory]:
-        """The current memories of a rung in order of arrival, in the state of the first ``next``. Close the
-        iterator if you leave it early: it holds a reader.
-        """
-        with self._database.reading() as connection:
-            yield from reading.stream_current(connection, rung, dimension=self.dimension)
-
-    def load_rung_as_of(self, rung: Rung, moment: datetime) -> Iterator[IndexedMemory]:
-        """Like `load_rung`, the memories that were current at a moment, as they stood then, weights apart. A
-        memory counts from when it was stored; what was destroyed or has expired since never comes back.
-        """
-        with self._database.reading() as connection:
-            yield from reading.stream_as_of(
-                connection, rung, View(self._now(), moment), dimension=self.dimension
-            )
-
     def counts(self) -> tuple[RungCount, ...]:
         """How many memories each rung holds, ordered by rung."""
         with self._database.reading() as connection:
@@ -289,12 +271,8 @@ class TenantStore:
     def check_integrity(self) -> None:
         """Read the whole file. Raises TenantQuarantined with the first fault that is found."""
         with self._database.reading() as connection:
-            integrity.check_integrity(connection, name=self.tenant_id, dimension=self.dimension)
+            integrity.check_integrity(connection, name=self.tenant_id)
 
     def close(self) -> None:
         """Idempotent; later calls raise StorageUnavailable."""
         self._database.close()
-
-    def _now(self) -> int:
-        """Unix microseconds."""
-        return int(self._clock() * 1_000_000)

@@ -8,13 +8,15 @@ from zlib import crc32
 
 from precall.engine.errors import InvalidInput, TenantQuarantined
 from precall.engine.memory.ladder import Ladder
+from precall.engine.memory.migration import StoredModel
 from precall.scoring.terms import ANALYZER_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class TenantSettings:
-    """Fixed when the tenant is made. ``dimension``: of its vectors. ``analyzer_version``: whose terms the
-    keyword weights are of; only `precall.engine.memory.renewal` changes it.
+    """Fixed when the tenant is made, but for these: ``model_fingerprint`` and ``dimension``, of the model
+    whose vectors stand in its memories' rows, are changed by the end of a migration alone;
+    ``analyzer_version``, whose terms the keyword weights are of, by `precall.engine.memory.renewal` alone.
     """
 
     tenant_id: str
@@ -60,6 +62,10 @@ class TenantSettings:
     def analyzed_by(self, version: int) -> Self:
         """The same with the weights of another analyser."""
         return replace(self, analyzer_version=version)
+
+    def indexed_by(self, model: StoredModel) -> Self:
+        """The same with vectors of another model."""
+        return replace(self, model_fingerprint=model.fingerprint, dimension=model.dimension)
 
     def store(self, connection: sqlite3.Connection) -> None:
         """Put them in the place of those in the file."""

@@ -17,15 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
+from precall.engine.memory.decoded_memory import decode_memory
+from precall.engine.memory.encoded_memory import encode_impacts
 from precall.engine.memory.memory import IndexedMemory, MemoryKind, MemoryState
+from precall.engine.memory.placement import Placement
 from precall.engine.memory.prepared import own_terms
-from precall.engine.memory.rows import (
-    INDEXED_COLUMNS,
-    MEMORY_COLUMNS,
-    decode_indexed_memory,
-    decode_memory,
-    encode_impacts,
-)
+from precall.engine.memory.rows import MEMORY_COLUMNS
 from precall.engine.memory.schema import CURRENT_TURN
 from precall.scoring.keyword import CONTEXT_SHARES, document_impacts
 
@@ -50,10 +47,6 @@ _BEHIND: Final = (
     f"ORDER BY event_time, number LIMIT {_REACH}"
 )
 _SAID: Final = f"SELECT {MEMORY_COLUMNS} FROM memories m JOIN rungs r ON r.number = m.rung WHERE m.number = ?"
-_WEIGHED: Final = (
-    f"SELECT m.rung, m.conversation_digest, m.event_time, {INDEXED_COLUMNS} "
-    "FROM memories m JOIN rungs r ON r.number = m.rung WHERE m.number = ?"
-)
 _WEIGH: Final = (
     "UPDATE memories SET impact_terms = :impact_terms, impact_weights = :impact_weights, "
     "indexed_checksum = :indexed_checksum WHERE number = :number"
@@ -97,9 +90,13 @@ class Turns:
     then each weight in the file is what it would be, had everything that stands been written in order.
     """
 
-    def __init__(self, connection: sqlite3.Connection, *, dimension: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, placement: Placement) -> None:
         self._connection = connection
-        self._dimension = dimension
+        self.placement = placement
+        self._weighed = (
+            f"SELECT m.rung, m.conversation_digest, m.event_time, m.vector, {placement.columns} "
+            f"{placement.tables} WHERE m.number = ?"
+        )
         self._terms: dict[int, Sequence[str]] = {}
         self._stale: set[int] = set()
 
@@ -133,6 +130,8 @@ class Turns:
 
         Raises DamagedRow.
         """
+        if not self._stale:
+            return ()
         stale, self._stale = sorted(self._stale), set()
         weighed = [self.weigh(number) for number in stale]
         return tuple(
@@ -146,11 +145,11 @@ class Turns:
 
         Raises DamagedRow.
         """
-        found = self._connection.execute(_WEIGHED, (number,)).fetchone()
+        found = self._connection.execute(self._weighed, (number,)).fetchone()
         if found is None:
             return None
-        rung, conversation, event_time, *row = found
-        indexed = decode_indexed_memory(row, dimension=self._dimension)
+        rung, conversation, event_time, vector, *row = found
+        indexed = self.placement.decode(row)
         memory = indexed.memory
         place = None
         if memory.state is MemoryState.CURRENT:
@@ -165,9 +164,8 @@ class Turns:
         impacts = document_impacts(own, () if place is None else self.before(place))
         if impacts == indexed.impacts:
             return None
-        indexed = replace(indexed, impacts=impacts)
-        self._connection.execute(_WEIGH, {**encode_impacts(indexed), "number": number})
-        return indexed
+        self._connection.execute(_WEIGH, {**encode_impacts(impacts, vector), "number": number})
+        return replace(indexed, impacts=impacts)
 
     def _own_terms(self, number: int) -> Sequence[str]:
         terms = self._terms.get(number)

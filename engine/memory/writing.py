@@ -3,22 +3,17 @@
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from precall.engine.errors import AlreadyExists, NotFound
+from precall.engine.memory.encoded_memory import as_reloaded, encode_memory
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory, MemoryState, to_unix_microseconds
+from precall.engine.memory.next_vectors import NextVector, store_next_vectors
 from precall.engine.memory.outcomes import RemovedMemory, WriteOutcome, WrittenMemory
 from precall.engine.memory.prepared import PreparedMemory
-from precall.engine.memory.rows import (
-    CURRENT,
-    SUPERSEDED,
-    as_reloaded,
-    decode_rung,
-    digest,
-    encode_memory,
-    encode_rung,
-    fate_checksum,
-)
+from precall.engine.memory.rows import CURRENT, SUPERSEDED, decode_rung, digest, fate_checksum
+from precall.engine.memory.rung_numbers import RungNumbers
 from precall.engine.memory.turns import TurnPlace, Turns
 from precall.scoring.keyword import document_impacts
 
@@ -30,9 +25,10 @@ _COLUMNS = (
     "questions", "metadata", "said_checksum", "impact_terms", "impact_weights", "indexed_checksum",
 )  # fmt: skip
 _INSERT = (
-    f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES (:{', :'.join(_COLUMNS)}) "
+    f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
     "ON CONFLICT (id) DO NOTHING"
 )
+_in_order = itemgetter(*_COLUMNS)
 
 
 @dataclass(slots=True)
@@ -42,11 +38,11 @@ class BatchWriter:
     connection: sqlite3.Connection
     version: int
     now: int
+    rungs: RungNumbers
     turns: Turns
     branch: Rung | None = None
     """Origins that do not stand in line with this rung are as good as missing; None: all of them count."""
 
-    _rung_numbers: dict[Rung, int] = field(default_factory=dict)
     _states: dict[str, MemoryState] = field(default_factory=dict)
     _current: dict[str, IndexedMemory] = field(default_factory=dict)
     _removed: list[RemovedMemory] = field(default_factory=list)
@@ -74,8 +70,9 @@ class BatchWriter:
 
     def _store(self, position: int, prepared: PreparedMemory) -> tuple[str, ...]:
         """Insert one memory; the ids that it supersedes."""
+        prepared = self.turns.placement.as_stored(prepared)
         memory = prepared.memory
-        rung = self._rung_number(memory.rung)
+        rung = self.rungs.number(memory.rung)
         standing = self._standing(rung, memory.key)
         event_time = to_unix_microseconds(memory.event_time)
         is_history = standing is not None and event_time < standing.event_time
@@ -102,19 +99,22 @@ class BatchWriter:
             version=self.version,
             created_at=moment,
         )
-        inserted = self.connection.execute(_INSERT, columns)
+        inserted = self.connection.execute(_INSERT, _in_order(columns))
         if not inserted.rowcount:
             raise AlreadyExists(f"id {memory.id!r} is taken: choose another, or supersede by a key").at(
                 position
             )
         number = inserted.lastrowid
         assert number is not None, "an INSERT of a row has its number"
+        if prepared.other_vector is not None:
+            store_next_vectors(self.connection, [NextVector(number, prepared.other_vector)])
         if turn is not None:
             self.turns.joined(replace(turn, number=number), prepared.terms)
         self._link_origins(position, prepared, number)
         self._states[memory.id] = MemoryState.SUPERSEDED if is_history else MemoryState.CURRENT
         if not is_history:
-            self._current[memory.id] = as_reloaded(prepared, impacts, columns)
+            in_place = as_reloaded(prepared, impacts, columns)
+            self._current[memory.id] = self.turns.placement.as_served(in_place, prepared)
         return superseded
 
     def _standing(self, rung: int, key: str) -> "_Standing | None":
@@ -161,20 +161,6 @@ class BatchWriter:
 
     def _may_derive_from(self, rung: Rung) -> bool:
         return self.branch is None or rung.is_in_line_with(self.branch)
-
-    def _rung_number(self, rung: Rung) -> int:
-        number = self._rung_numbers.get(rung)
-        if number is None:
-            number = self._rung_numbers[rung] = self._stored_rung_number(encode_rung(rung))
-        return number
-
-    def _stored_rung_number(self, path: str) -> int:
-        row = self.connection.execute("SELECT number FROM rungs WHERE path = ?", (path,)).fetchone()
-        if row is not None:
-            return int(row[0])
-        number = self.connection.execute("INSERT INTO rungs (path) VALUES (?)", (path,)).lastrowid
-        assert number is not None, "an INSERT of a row has its number"
-        return number
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from precall.engine.batching.work import WorkClass
-from precall.engine.errors import ConfigurationError, InvalidInput
+from precall.engine.errors import ConfigurationError, InvalidInput, NumericsError
 from precall.engine.index.partition import Partition
 from precall.engine.retrieval.query import Hit, Query
 from precall.engine.retrieval.reranking import Reranking, RerankQueue
@@ -71,7 +71,8 @@ class AccurateSearch:
 
         ``deadline``: monotonic seconds. It never answers less well than was asked: raises DeadlineExceeded,
         Overloaded, Draining, ModelUnavailable, NumericsError, and InvalidInput (TextTooLong) for a text that
-        the reranker cannot read. A memory that it cannot read counts 0 with it.
+        the reranker cannot read. A memory that it cannot read, or has no finite score for, counts 0 with it:
+        the others are ranked.
         """
         limit = asked[0].query.limit
         share = -(-self._settings.candidates // len(asked))
@@ -107,13 +108,20 @@ class AccurateSearch:
 
 
 def _scores(reranking: Reranking) -> list[float]:
-    """A score a document, in order. Raises the error of one that failed, or of them all."""
-    errors = [document.error for document in reranking.documents if document.error is not None]
-    for error in errors:
-        # A memory that cannot be read is no reason to fail; a query that cannot be read fails every pair.
-        if not isinstance(error, InvalidInput) or len(errors) == len(reranking.documents):
-            raise error
-    return [0.0 if document.score is None else document.score for document in reranking.documents]
+    """A score a document, in order; 0 for one that the reranker cannot read or has no finite score for.
+
+    Raises the error of a pass that failed, and that of a model which has a finite score for none.
+    """
+    documents = reranking.documents
+    is_any_scored = any(document.score is not None for document in documents)
+    for document in documents:
+        # What is wrong with the query was raised for all of them: an InvalidInput is the document's own.
+        is_own_fault = isinstance(document.error, InvalidInput) or (
+            isinstance(document.error, NumericsError) and is_any_scored
+        )
+        if document.error is not None and not is_own_fault:
+            raise document.error
+    return [0.0 if document.score is None else document.score for document in documents]
 
 
 def _ordered(judged: Iterable[Hit]) -> list[Hit]:

@@ -14,6 +14,7 @@ from typing import Final
 from precall.engine.errors import ConfigurationError, InvalidVector, Overloaded, TenantQuarantined
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.memory.ladder import Rung
+from precall.engine.memory.migration import StoredModel
 from precall.engine.memory.store import TenantStore
 
 _EXACT: Final = PartitionSettings(exact_below=sys.maxsize, listed_from=sys.maxsize)
@@ -48,9 +49,18 @@ class _Moment:
     """``store``, and not its tenant's name: one of that name may have been deleted and made anew."""
 
     store: TenantStore
+    model: StoredModel
     rung: Rung
     at: datetime
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """``end`` is the timer that lets go of the partitions."""
+
+    partitions: Sequence[Partition]
+    end: asyncio.TimerHandle
 
 
 class Past:
@@ -60,16 +70,18 @@ class Past:
         self._settings = settings if settings is not None else PastSettings()
         self._turns = asyncio.Semaphore(self._settings.at_once)
         self._asked = 0
-        self._kept: OrderedDict[_Moment, Sequence[Partition]] = OrderedDict()
+        self._kept: OrderedDict[_Moment, _Kept] = OrderedDict()
 
     @asynccontextmanager
     async def lineage(
-        self, store: TenantStore, rung: Rung, at: datetime, *, version: int
+        self, store: TenantStore, model: StoredModel, rung: Rung, at: datetime, *, version: int
     ) -> AsyncIterator[Sequence[Partition]]:
-        """The partitions that a reader on ``rung`` could see at a moment, the narrowest first.
+        """The partitions that a reader on ``rung`` could see at a moment, the narrowest first, with the
+        vectors of ``model``.
 
         ``version``: the store's, when the caller last looked. What was destroyed by then is not there; what
-        is destroyed meanwhile may be. Raises Overloaded before any work, and what `load_rung_as_of` raises.
+        is destroyed meanwhile may be. Raises Overloaded before any work, and what `load_rung_as_of` raises:
+        FingerprintMismatch for a model that the tenant has not (any more).
         """
         settings = self._settings
         if self._asked >= settings.at_once + settings.waiting:
@@ -80,7 +92,7 @@ class Past:
         self._asked += 1
         try:
             async with self._turns:
-                yield await self._read(_Moment(store, rung, at, version))
+                yield await self._read(_Moment(store, model, rung, at, version))
         finally:
             self._asked -= 1
 
@@ -88,7 +100,7 @@ class Past:
         # What has expired is not destroyed yet, and yet it must not be shown: a copy may have it.
         if moment in self._kept and not moment.store.expiry_is_due:
             self._kept.move_to_end(moment)
-            return self._kept[moment]
+            return self._kept[moment].partitions
         abandoned = threading.Event()
         try:
             partitions = await asyncio.to_thread(_load, moment, abandoned)
@@ -101,23 +113,25 @@ class Past:
     def _keep(self, moment: _Moment, partitions: Sequence[Partition]) -> None:
         if sum(map(len, partitions)) > self._settings.kept_memories:
             return
-        self._kept[moment] = partitions
+        self._let_go(moment)
+        end = asyncio.get_running_loop().call_later(self._settings.kept_seconds, self._let_go, moment)
+        self._kept[moment] = _Kept(partitions, end)
         while len(self._kept) > self._settings.kept:
-            self._kept.popitem(last=False)
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._settings.kept_seconds, self._drop, moment, partitions)
+            self._let_go(next(iter(self._kept)))
 
-    def _drop(self, moment: _Moment, partitions: Sequence[Partition]) -> None:
-        if self._kept.get(moment) is partitions:
-            del self._kept[moment]
+    def _let_go(self, moment: _Moment) -> None:
+        kept = self._kept.pop(moment, None)
+        if kept is not None:
+            kept.end.cancel()
 
 
 def _load(moment: _Moment, abandoned: threading.Event) -> list[Partition]:
-    store = moment.store
+    store, model = moment.store, moment.model
     loaded = []
     for rung in moment.rung.lineage():
-        partition = Partition(rung, store.dimension, _EXACT)
-        rows = takewhile(lambda _: not abandoned.is_set(), store.load_rung_as_of(rung, moment.at))
+        partition = Partition(rung, model.dimension, _EXACT)
+        stored = store.load_rung_as_of(rung, moment.at, model.fingerprint)
+        rows = takewhile(lambda _: not abandoned.is_set(), stored)
         try:
             partition.apply(added=rows)
         except (InvalidVector, ValueError) as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
+from precall.engine.batching.class_turns import Asker, ClassTurns
 from precall.engine.batching.pace import Pace
 from precall.engine.batching.work import WorkClass
 from precall.engine.encoding.encoder import TokenizedText, TokenUsage
@@ -17,7 +18,6 @@ from precall.engine.encoding.packing_texts import cut_passes
 from precall.engine.encoding.reranker import Reranker, RerankerCard
 from precall.engine.errors import ConfigurationError, Draining, InvalidInput, Overloaded, PrecallError
 from precall.engine.memory.memory import MAX_TEXT_CHARACTERS
-from precall.engine.retrieval.class_turns import Asker, ClassTurns
 from precall.engine.retrieval.pair_reading import PairingOptions, PairReading
 from precall.engine.retrieval.reranker_device import RerankerDevice, RerankerPass
 from precall.engine.retrieval.worker_thread import WorkerThread

@@ -1,27 +1,41 @@
-"""Tenants and their keys."""
+"""Tenants, their keys, and the change of their model."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import grpc.aio
 
 from precall.engine.engine import Engine
-from precall.engine.errors import InvalidInput, NotFound, NotSupported, TenantNotFound, TenantQuarantined
+from precall.engine.errors import (
+    InvalidInput,
+    MigrationRefused,
+    NotFound,
+    TenantNotFound,
+    TenantQuarantined,
+)
 from precall.engine.memory.ladder import DEFAULT_LEVELS, Ladder
+from precall.engine.migrating import MigrationReport
+from precall.engine.models import Model
 from precall.engine.tenant import Tenant
 from precall.proto import admin_pb2
 from precall.proto.admin_pb2_grpc import AdminServiceServicer
 from precall.server.call import current_call
 from precall.server.keys import Key, KeyStore
 from precall.server.mapping.keys import key_message, role_of
+from precall.server.mapping.migration import migration_message
 from precall.server.mapping.values import count
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 DEFAULT_PAGE: Final = 100
-_NO_MIGRATION: Final = "this server does not change a tenant's model yet"
+
+_STEPS: Final[dict[int, Callable[[Tenant], Awaitable[MigrationReport]]]] = {
+    admin_pb2.MIGRATION_END_SWITCH: lambda tenant: tenant.migrating.switch(),
+    admin_pb2.MIGRATION_END_ROLL_BACK: lambda tenant: tenant.migrating.roll_back(),
+    admin_pb2.MIGRATION_END_FINISH: lambda tenant: tenant.migrating.finish(),
+}
 
 
 class AdminService(AdminServiceServicer):
@@ -126,17 +140,38 @@ class AdminService(AdminServiceServicer):
     async def StartMigration(
         self, request: admin_pb2.StartMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
-        raise NotSupported(_NO_MIGRATION)
+        tenant = await self._engine.tenant(request.tenant_id)
+        return _message(tenant, await tenant.migrating.start(self._next_model(tenant, request.model)))
 
     async def GetMigration(
         self, request: admin_pb2.GetMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
-        raise NotSupported(_NO_MIGRATION)
+        tenant = await self._engine.tenant(request.tenant_id)
+        return _message(tenant, await tenant.migrating.report())
 
     async def EndMigration(
         self, request: admin_pb2.EndMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
-        raise NotSupported(_NO_MIGRATION)
+        step = _STEPS.get(request.end)
+        if step is None:
+            raise InvalidInput("end must be SWITCH, ROLL_BACK or FINISH")
+        tenant = await self._engine.tenant(request.tenant_id)
+        return _message(tenant, await step(tenant))
+
+    def _next_model(self, tenant: Tenant, asked: str) -> Model:
+        """The model of that name or fingerprint, or the one that does not serve. Raises NotFound,
+        InvalidInput, MigrationRefused.
+        """
+        models = self._engine.models
+        if asked:
+            return models.named(asked)
+        serving = tenant.model().fingerprint
+        other = next((model for model in models if model.fingerprint != serving), None)
+        if other is None:
+            raise MigrationRefused(
+                f"this server runs {models.described} and no other: start it with the setting next_model"
+            )
+        return other
 
     async def _describe_briefly(self, tenant_id: str) -> admin_pb2.Tenant:
         if not self._engine.is_open(tenant_id):
@@ -164,6 +199,14 @@ class AdminService(AdminServiceServicer):
     def _require_tenant(self, tenant_id: str) -> None:
         if not self._engine.registry.exists(tenant_id):
             raise TenantNotFound(f"there is no tenant {tenant_id!r}")
+
+
+def _message(tenant: Tenant, report: MigrationReport) -> admin_pb2.Migration:
+    """Raises NotFound where there never was one."""
+    message = migration_message(tenant.id, report)
+    if message is None:
+        raise NotFound(f"the model of tenant {tenant.id!r} was never changed: there is nothing to tell")
+    return message
 
 
 def _folder(destination: str) -> Path:

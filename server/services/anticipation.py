@@ -58,9 +58,9 @@ class AnticipationService(AnticipationServiceServicer):
         stream_id = uuid_text(request.stream_id, "stream_id")
         tenant = await self._engine.tenant(principal.tenant)
         anticipator = self._engine.anticipator
-        card = self._engine.encoder.card
+        card = tenant.model().card
         events = EventMapper(tenant.ladder, card.fingerprint, card.dimension)
-        stream = anticipator.open_stream(tenant.id, stream_id)
+        stream = anticipator.open_stream(tenant.id, stream_id, card)
         self._book.open_stream(stream_id, principal.key_id)
         try:
             interval = anticipator.settings.heartbeat_seconds
@@ -86,7 +86,8 @@ class AnticipationService(AnticipationServiceServicer):
         principal.require_read(rung)
         self._book.require_openable(session_id, stream_id, principal.key_id)
 
-        partitions = await tenant.partitions(rung)
+        model = tenant.model()
+        partitions = await tenant.partitions(rung, model)
         # From here to the end nothing is awaited: the session starts at the version that its partitions have.
         version = tenant.version
         self._book.require_openable(session_id, stream_id, principal.key_id)
@@ -97,6 +98,7 @@ class AnticipationService(AnticipationServiceServicer):
             conversation_id=conversation_id,
             rung=rung,
             ladder=tenant.ladder,
+            model=model,
             partitions=partitions,
             version=version,
             max_items=request.max_items,
@@ -105,7 +107,7 @@ class AnticipationService(AnticipationServiceServicer):
         self._book.open_session(session_id, stream_id, principal.key_id)  # last: what was refused is not open
         return anticipation_pb2.OpenSessionResponse(
             version=version,
-            model_fingerprint=self._engine.encoder.card.fingerprint,
+            model_fingerprint=model.fingerprint,
             ladder=tenant.ladder.levels,
             resumed=False,
         )

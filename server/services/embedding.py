@@ -8,17 +8,18 @@ import numpy as np
 
 from precall.engine.batching.outcome import EmbeddingOutcome, EmbeddingTimes
 from precall.engine.batching.work import WorkClass
-from precall.engine.encoding.card import ModelCard, Pooling
+from precall.engine.encoding.card import Pooling
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.engine import Engine
 from precall.engine.errors import Draining, InvalidInput, NotSupported
 from precall.engine.retrieval.reranking import RerankQueue
 from precall.proto import common_pb2, embedding_pb2
 from precall.proto.embedding_pb2_grpc import EmbeddingServiceServicer
+from precall.server.auth import Principal
 from precall.server.call import current_call
 from precall.server.encoder_files import encoder_fingerprint, read_in_chunks
 from precall.server.mapping.values import enumerated, stage_timings, token_usage
-from precall.server.mapping.vectors import require_fingerprint, vector_dtype, vectors_message
+from precall.server.mapping.vectors import vector_dtype, vectors_message
 from precall.server.model import ServedModel
 from precall.server.services.reranking import RerankMethod
 
@@ -56,7 +57,9 @@ class EmbeddingService(EmbeddingServiceServicer):
         self, request: embedding_pb2.EmbedRequest, context: Context
     ) -> embedding_pb2.EmbedResponse:
         call = current_call()
-        card = self._answering_card(request)
+        self._check_texts(request)
+        served = await self._answering(request, call.principal)
+        card = served.card.cut_to(request.dimension or served.card.dimension)
         role = _ROLES.get(request.role)
         if role is None:
             raise InvalidInput("role must be QUERY or DOCUMENT: models prompt the two differently")
@@ -65,7 +68,7 @@ class EmbeddingService(EmbeddingServiceServicer):
             if request.work_class
             else _DEFAULT_CLASSES[role]
         )
-        outcomes = await self._engine.batcher.embed(
+        outcomes = await self._engine.models.named(served.card.fingerprint).batcher.embed(
             request.texts,
             role,
             tenant=call.principal.tenant,
@@ -106,7 +109,8 @@ class EmbeddingService(EmbeddingServiceServicer):
     async def GetModel(
         self, request: embedding_pb2.GetModelRequest, context: Context
     ) -> embedding_pb2.ModelCard:
-        card = self._model.encoder.card
+        served = await self._serving(current_call().principal)
+        card = served.card
         return embedding_pb2.ModelCard(
             name=card.name,
             revision=card.revision,
@@ -119,17 +123,18 @@ class EmbeddingService(EmbeddingServiceServicer):
             document_prompt=card.document_prompt,
             matryoshka_dimensions=card.matryoshka_dimensions,
             fingerprint=card.fingerprint,
-            runtime=self._model.runtime,
+            runtime=served.runtime,
             scripts=card.scripts,
         )
 
     async def GetClientEncoder(
         self, request: embedding_pb2.GetClientEncoderRequest, context: Context
     ) -> AsyncIterator[embedding_pb2.ClientEncoderChunk]:
-        card = self._model.encoder.card
         if request.model_fingerprint:
-            require_fingerprint(request.model_fingerprint, card, "model_fingerprint")
-        exported = self._model.exported
+            served = self._model.of(request.model_fingerprint)
+        else:
+            served = await self._serving(current_call().principal)
+        card, exported = served.card, served.exported
         if exported is None:
             raise NotSupported(f"{card.name} has no encoder for clients: let the server embed the queries")
         manifest = embedding_pb2.ClientEncoderManifest(
@@ -143,28 +148,45 @@ class EmbeddingService(EmbeddingServiceServicer):
             dimension=card.dimension,
             max_tokens=card.max_tokens,
             query_prompt=card.query_prompt,
-            agreement=self._model.agreement,
+            agreement=served.agreement,
         )
         yield embedding_pb2.ClientEncoderChunk(manifest=manifest)
         async for chunk in read_in_chunks(exported):
             yield embedding_pb2.ClientEncoderChunk(data=chunk)
 
-    def _answering_card(self, request: embedding_pb2.EmbedRequest) -> ModelCard:
-        """The card of the vectors that are asked for, which may be shorter than the index's.
+    async def _serving(self, principal: Principal) -> ServedModel:
+        """What serves the caller's tenant; for a key of the server, which has none, the first model.
 
-        Raises InvalidInput, NotSupported, FingerprintMismatch.
+        Where there is but one, the tenant's file is not asked. Raises what opening a tenant raises.
         """
-        card = self._model.encoder.card
+        if self._model.next is None or principal.tenant_id is None:
+            return self._model
+        tenant = await self._engine.tenant(principal.tenant_id)
+        return self._model.of(tenant.model().fingerprint)
+
+    async def _answering(self, request: embedding_pb2.EmbedRequest, principal: Principal) -> ServedModel:
+        """The model that is asked for, whichever of this server's serves the tenant. Raises
+        FingerprintMismatch.
+
+        Either names it: its own fingerprint, or that of the vectors to be answered, which may be shorter.
+        """
+        if not request.model_fingerprint:
+            return await self._serving(principal)
+        for served in self._model.encoders:
+            if request.model_fingerprint == served.card.fingerprint or (
+                request.dimension in served.card.matryoshka_dimensions
+                and request.model_fingerprint == served.card.cut_to(request.dimension).fingerprint
+            ):
+                return served
+        return self._model.of(request.model_fingerprint)
+
+    def _check_texts(self, request: embedding_pb2.EmbedRequest) -> None:
+        """Raises InvalidInput, NotSupported."""
         if not request.texts:
             raise InvalidInput("texts is empty: send at least one")
         if len(request.texts) > self._max_batch:
             raise InvalidInput(f"{len(request.texts)} texts, at most {self._max_batch}: split the request")
         vector_dtype(request.format, "format")
-        answering = card.cut_to(request.dimension or card.dimension)
-        # Either names the model: that which the server says it runs, or that of the vectors to be answered.
-        if request.model_fingerprint not in ("", answering.fingerprint):
-            require_fingerprint(request.model_fingerprint, card, "model_fingerprint")
-        return answering
 
 
 def _item_errors(outcomes: list[EmbeddingOutcome]) -> list[common_pb2.ItemError]:

@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import grpc.aio
-import numpy as np
-from numpy.typing import NDArray
 
 from precall.engine.engine import Engine
 from precall.engine.errors import InvalidInput, PermissionDenied, PrecallError, VersionNotReached
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
+from precall.engine.preparing import GivenVector
 from precall.engine.tenant import Tenant
 from precall.proto import common_pb2, memory_pb2
 from precall.proto.memory_pb2_grpc import MemoryServiceServicer
@@ -58,7 +57,7 @@ class MemoryService(MemoryServiceServicer):
         self._check_size(len(request.memories))
         tenant = await self._engine.tenant(call.principal.tenant)
         memories = self._new_memories(request.memories, tenant, call.principal)
-        vectors = self._given_vectors(request.memories)
+        vectors = _given_vectors(request.memories, tenant)
         outcome = await tenant.write(
             memories,
             vectors,
@@ -207,16 +206,21 @@ class MemoryService(MemoryServiceServicer):
             memories.append(memory)
         return memories
 
-    def _given_vectors(self, messages: Sequence[common_pb2.MemoryInput]) -> list[NDArray[np.float32] | None]:
-        card = self._engine.encoder.card
-        vectors: list[NDArray[np.float32] | None] = []
-        for position, message in enumerate(messages):
-            try:
-                given = message.HasField("vector")
-                vectors.append(single_vector(message.vector, card, "vector") if given else None)
-            except PrecallError as error:
-                raise error.at(position) from error
-        return vectors
+
+def _given_vectors(messages: Sequence[common_pb2.MemoryInput], tenant: Tenant) -> list[GivenVector | None]:
+    """Each of a model that the tenant has now. Raises FingerprintMismatch, InvalidVector, NotSupported."""
+    vectors: list[GivenVector | None] = []
+    for position, message in enumerate(messages):
+        try:
+            vectors.append(_given_vector(message.vector, tenant) if message.HasField("vector") else None)
+        except PrecallError as error:
+            raise error.at(position) from error
+    return vectors
+
+
+def _given_vector(message: common_pb2.Vectors, tenant: Tenant) -> GivenVector:
+    card = tenant.model(message.model_fingerprint).card
+    return GivenVector(single_vector(message, card, "vector"), card.fingerprint)
 
 
 async def _require_deletable(principal: Principal, tenant: Tenant, ids: Sequence[str], rung: Rung) -> None:

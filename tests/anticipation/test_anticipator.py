@@ -25,7 +25,7 @@ from precall.engine.memory.ladder import Rung
 from tests.fakes.clock import LoopClock
 from tests.fakes.memories import ACME, DANA, EVE
 from tests.fakes.stream_client import StreamClient
-from tests.fakes.world import World, embed_words
+from tests.fakes.world import CARD, World, embed_words
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 HELLO = Turn(TurnRole.USER, "pune train")
@@ -53,7 +53,7 @@ def scenario(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Ru
 def connect(
     world: World, stream_id: str, *, session: str = "s", rung: Rung = DANA, tenant: str = "t"
 ) -> tuple[Stream, StreamClient]:
-    stream = world.anticipator.open_stream(tenant, stream_id)
+    stream = world.open_stream(tenant, stream_id)
     world.open_session(tenant, stream_id, session, rung)
     client = StreamClient(session)
     client.drain(stream)
@@ -76,10 +76,10 @@ def time() -> float:
 
 @scenario
 async def test_a_stream_opens_with_what_the_client_must_know(world: World) -> None:
-    stream = world.anticipator.open_stream("t", "one")
+    stream = world.open_stream("t", "one")
     event = await stream.next(lambda: world.anticipator.heartbeat("t"), 1.0)
     assert event is not None and event.sequence == 1
-    assert event.body == StreamOpened(1.0, 10.0, 3600.0, "fingerprint", LoopClock.START, ("latin",))
+    assert event.body == StreamOpened(1.0, 10.0, 3600.0, CARD.fingerprint, LoopClock.START, ("latin",))
     event = await stream.next(lambda: world.anticipator.heartbeat("t"), 1.0)
     assert event is not None and event.body.version == 3  # type: ignore[union-attr]
 
@@ -117,7 +117,7 @@ async def test_two_tenants_share_nothing_not_even_ids(world: World) -> None:
     with pytest.raises(AlreadyExists):
         world.open_session("u", "two", "mine", DANA)
     with pytest.raises(AlreadyExists):
-        anticipator.open_stream("u", "one")
+        anticipator.open_stream("u", "one", CARD)
     anticipator.close_session("u", "mine")
     assert anticipator.observe("t", "mine", 1, HELLO, partial=False)
 
@@ -229,7 +229,7 @@ async def test_a_reconnected_session_answers_for_what_its_earlier_connection_hol
     await world.write("t", [world.memory("late", DANA, "pune late")]).wait()
     client.drain(stream)
     world.anticipator.close_stream(stream, "gone")
-    again = world.anticipator.open_stream("t", "two")
+    again = world.open_stream("t", "two")
     session = world.open_session("t", "two", "s", DANA)
     assert again.lease.remaining == pytest.approx(6.0), "no renewal yet, but the old lease runs"
     session.held.remove("late")  # as if the new connection had not been sent it
@@ -248,7 +248,7 @@ async def test_after_the_reset_nothing_lingers(world: World) -> None:
     stream, client = connect(world, "one")
     renew(world, stream, client)
     world.anticipator.close_stream(stream, "gone")
-    again = world.anticipator.open_stream("t", "two")
+    again = world.open_stream("t", "two")
     session = world.open_session("t", "two", "s", EVE)
     assert session.may_hold("d0")
     StreamClient("s").drain(again)
@@ -314,7 +314,7 @@ async def test_an_observation_is_taken_once(world: World) -> None:
 @scenario
 async def test_a_stream_carries_a_bounded_number_of_sessions(world: World) -> None:
     world.anticipator.settings = AnticipationSettings(sessions_per_stream=2)
-    world.anticipator.open_stream("t", "one")
+    world.open_stream("t", "one")
     world.open_session("t", "one", "s1", DANA)
     world.open_session("t", "one", "s2", DANA)
     with pytest.raises(Overloaded):

@@ -20,7 +20,7 @@ from precall.scoring.keyword import inverse_document_frequency
 from tests.fakes.clock import FakeClock, LoopClock
 from tests.fakes.memories import ACME, DANA, EVE, NOW, moment, sentence
 from tests.fakes.stream_client import StreamClient
-from tests.fakes.world import World, embed_at_once, embed_words
+from tests.fakes.world import WordModel, World, embed_at_once, embed_words
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 USER, ASSISTANT = TurnRole.USER, TurnRole.ASSISTANT
@@ -100,13 +100,13 @@ def test_floors_are_true_through_writes_evictions_and_supersedes(
         generator = np.random.default_rng(seed)
         clock = LoopClock()
 
-        async def slowly(tenant_id: str, text: str) -> NDArray[np.float32]:
+        async def slowly(text: str) -> NDArray[np.float32]:
             await asyncio.sleep(0.5)
             return embed_words(text)
 
         world = World(clock, SETTINGS, embed=slowly, exact_below=exact_below)
         fill(world, 120, seed=seed)
-        stream = world.anticipator.open_stream("t", "one")
+        stream = world.open_stream("t", "one")
         world.open_session("t", "one", "s", DANA)
         client = StreamClient("s")
         compared = serial = 0
@@ -139,7 +139,7 @@ def test_a_floor_is_exact_at_its_own_version_also_for_what_becomes_servable_late
             clock = FakeClock(NOW)
             world = World(clock, SETTINGS, exact_below=exact_below)
             fill(world, 200)
-            stream = world.anticipator.open_stream("t", "one")
+            stream = world.open_stream("t", "one")
             world.open_session("t", "one", "s", DANA)
             client = StreamClient("s")
             world.anticipator.observe("t", "s", 1, Turn(USER, "pune train tea"), partial=False)
@@ -160,7 +160,7 @@ def test_a_floor_is_the_last_total_by_the_fusion_that_it_names() -> None:
         world = World(FakeClock(NOW), SETTINGS)
         texts = ("चाय", "चाय pune", "train to pune", "dog")
         world.write("t", [world.memory(f"m{n}", ACME, texts[n % 4], importance=0.5) for n in range(60)])
-        stream = world.anticipator.open_stream("t", "one")
+        stream = world.open_stream("t", "one")
         world.open_session("t", "one", "s", DANA)
         client = StreamClient("s")
         for sequence, text in enumerate(("pune train", "चाय train", "चाय"), 1):
@@ -184,13 +184,13 @@ def test_a_write_that_found_no_room_voids_the_answer_that_was_under_way(run_on_v
     async def scenario() -> None:
         release = asyncio.Event()
 
-        async def when_released(tenant_id: str, text: str) -> NDArray[np.float32]:
+        async def when_released(text: str) -> NDArray[np.float32]:
             await release.wait()
             return embed_words(text)
 
         world = World(LoopClock(), SETTINGS, embed=when_released)
         fill(world, 60)
-        stream = world.anticipator.open_stream("t", "one")
+        stream = world.open_stream("t", "one")
         session = world.open_session("t", "one", "s", DANA)
         client = StreamClient("s")
         world.write("t", [world.memory(f"w{n}", DANA, "tea") for n in range(20)])
@@ -213,14 +213,14 @@ def test_an_answer_under_way_brings_no_memory_back_that_was_replaced_under_its_i
     """Deleted and written anew under its id, when there was no room, while the second query was embedded."""
 
     async def scenario() -> None:
-        async def slowly(tenant_id: str, text: str) -> NDArray[np.float32]:
+        async def slowly(text: str) -> NDArray[np.float32]:
             await asyncio.sleep(1)
             return embed_words(text)
 
         world = World(LoopClock(), SETTINGS, embed=slowly)
         world.write("t", [world.memory(f"a{n}", ACME, "tea") for n in range(10)])
         world.write("t", [world.memory("secret", ACME, "dog dog dog", importance=1.0)])
-        stream = world.anticipator.open_stream("t", "one")
+        stream = world.open_stream("t", "one")
         world.open_session("t", "one", "s", DANA)
         client = StreamClient("s")
         for number in range(30):
@@ -244,16 +244,16 @@ class TestQueries:
         """What the predictor embeds for a conversation."""
         asked: list[str] = []
 
-        async def record(tenant_id: str, text: str) -> NDArray[np.float32]:
+        async def record(text: str) -> NDArray[np.float32]:
             asked.append(text)
-            return await embed_at_once(tenant_id, text)
+            return await embed_at_once(text)
 
         world = World(FakeClock())
         conversation = Conversation(12)
         for text, partial in turns:
             conversation.observe(Turn(USER, text), partial=partial)
-        predictor = RecentTurns(record, world.clock, items_per_query=5)
-        await predictor.propose(Situation("t", world.lineage("t", DANA), conversation, 0))
+        predictor = RecentTurns(world.clock, items_per_query=5)
+        await predictor.propose(Situation(WordModel(record), world.lineage("t", DANA), conversation, 0))
         return asked
 
     async def test_a_partial_turn_asks_once(self) -> None:
@@ -273,12 +273,12 @@ class TestQueries:
 
 
 async def test_a_failing_model_costs_the_guess_and_nothing_else() -> None:
-    async def refuse(tenant_id: str, text: str) -> NDArray[np.float32]:
+    async def refuse(text: str) -> NDArray[np.float32]:
         raise Overloaded("busy", retry_after_seconds=1.0)
 
     world = World(FakeClock(), SETTINGS, embed=refuse)
     fill(world, 60)
-    world.anticipator.open_stream("t", "one")
+    world.open_stream("t", "one")
     session = world.open_session("t", "one", "s", DANA)
     for sequence in (1, 2):
         world.anticipator.observe("t", "s", sequence, Turn(USER, "dog"), partial=False)
@@ -290,14 +290,14 @@ async def test_while_a_prediction_runs_newer_observations_replace_each_other() -
     asked: list[str] = []
     release = asyncio.Event()
 
-    async def record(tenant_id: str, text: str) -> NDArray[np.float32]:
+    async def record(text: str) -> NDArray[np.float32]:
         asked.append(text)
         await release.wait()
         return embed_words(text)
 
     world = World(FakeClock(), SETTINGS, embed=record)
     fill(world, 60)
-    stream = world.anticipator.open_stream("t", "one")
+    stream = world.open_stream("t", "one")
     world.open_session("t", "one", "s", DANA)
     client = StreamClient("s")
     for sequence, text in enumerate(("the", "the dog", "the dog in", "the dog in pune"), start=1):

@@ -8,7 +8,7 @@ import pytest
 from precall.engine.anticipation.conversation import Turn, TurnRole
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.anticipation.stream import Stream
-from precall.engine.index.partition import features_of
+from precall.engine.index.features import features_of
 from precall.engine.memory.ladder import Rung
 from precall.engine.retrieval.query import Query
 from precall.engine.retrieval.search import search_fast
@@ -42,9 +42,7 @@ class Connected:
         self, world: World, *, rung: Rung = DANA, tenant: str = "t", session: str = "s", **limits: int
     ):
         self.world, self.tenant = world, tenant
-        self.stream: Stream = world.anticipator.open_stream(
-            tenant, f"stream of {session} {world.clock.monotonic()}"
-        )
+        self.stream: Stream = world.open_stream(tenant, f"stream of {session} {world.clock.monotonic()}")
         self.session = world.open_session(tenant, self.stream.id, session, rung, **limits)
         self.client = StreamClient(session)
         self.client.drain(self.stream)

@@ -143,7 +143,7 @@ class SimulatedClient:
         """Connect, and connect anew after each loss, at once or after a while."""
         while self.simulation.now < SECONDS:
             self.connections += 1
-            stream = self.world.anticipator.open_stream(self.tenant, f"{self.session_id}#{self.connections}")
+            stream = self.world.open_stream(self.tenant, f"{self.session_id}#{self.connections}")
             connection = asyncio.create_task(self.connection(stream))
             lifetime = self.simulation.random.choice((0.3, 3.0, 15.0, 30.0))
             await asyncio.wait([connection], timeout=self.simulation.random.uniform(0, lifetime))

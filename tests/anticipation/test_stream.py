@@ -14,6 +14,7 @@ from precall.engine.anticipation.lease import Lease
 from precall.engine.anticipation.observer import SilentObserver
 from precall.engine.anticipation.stream import NEVER, Stream
 from tests.fakes.clock import FakeClock, LoopClock
+from tests.fakes.world import CARD
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -21,7 +22,7 @@ BODY = SessionEnded("s", "for the test")
 
 
 def stream(clock: Any, *, lease: float = 10.0, patience: float = 1.0, capacity: int = 100) -> Stream:
-    return Stream("stream", "tenant", Lease(clock, lease), clock, patience=patience, capacity=capacity)
+    return Stream("stream", "tenant", CARD, Lease(clock, lease), clock, patience=patience, capacity=capacity)
 
 
 def beat() -> Heartbeat:

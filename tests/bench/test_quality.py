@@ -1,5 +1,6 @@
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,6 @@ import pytest
 from numpy.typing import NDArray
 
 from precall.bench.locomo import load_demo_conversation
-from precall.bench.quality import METHODS, report
-from precall.bench.quality_accurate import AccurateMethod
 from precall.bench.quality_measures import interval, judge
 from precall.bench.quality_methods import (
     EncodedSet,
@@ -19,6 +18,7 @@ from precall.bench.quality_methods import (
     score_rank_fusion,
 )  # fmt: skip
 from precall.bench.quality_sets import (
+    TRAINING_CLAIMS,
     LabelledQuery,
     LabelledSet,
     QualitySetError,
@@ -27,12 +27,12 @@ from precall.bench.quality_sets import (
     load_madial,
     load_scifact,
     load_xquad,
+    sampled,
     unconnected,
 )  # fmt: skip
 from precall.bench.quality_vectors import VectorCache
 from precall.engine.encoding.card import ModelCard, Pooling
 from precall.engine.encoding.encoder import EncodedBatch, TextRole, TokenizedText, TokenUsage
-from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
 from precall.scoring.fusion import Fusion
 
 MEMORIES = ("Dana flies to Pune", "the cat sleeps", "Pune is hot in May", "a train to Delhi")
@@ -147,6 +147,8 @@ def test_an_answer_is_found_by_the_question_before_it() -> None:
 def test_questions_and_turns_of_a_conversation_become_a_set() -> None:
     conversation = load_demo_conversation()
     made = conversation_set(conversation)
+    assert made.name == "locomo-held-out"
+    assert conversation_set(replace(conversation, id="26")).name == "locomo-fitted"
     asked = [question for question in conversation.questions if question.evidence]
     assert [query.text for query in made.queries] == [question.question for question in asked]
     answered = made.queries[0].relevant
@@ -166,7 +168,10 @@ def test_scifact_reads_printed_arrays_and_merges_the_lines_of_a_claim(tmp_path: 
     )
     (made,) = load_scifact(tmp_path)
     assert made.memories == ("First. One. Two.", "Second. It's three.")
-    assert made.queries == (LabelledQuery("A claim", (0, 1)),)
+    assert (made.name, made.queries) == ("scifact", (LabelledQuery("A claim", (0, 1)),))
+    (tmp_path / TRAINING_CLAIMS).write_text("id,claim,cited_doc_ids\n4,Another,[9]\n")
+    (training,) = load_scifact(tmp_path, TRAINING_CLAIMS)
+    assert (training.name, training.queries) == ("scifact-training", (LabelledQuery("Another", (1,)),))
 
 
 def test_xquad_asks_each_paragraph_in_its_language(tmp_path: Path) -> None:
@@ -214,6 +219,14 @@ def test_hinglish_utterances_ask_for_their_twin(tmp_path: Path) -> None:
     assert [query.relevant for query in made.queries] == [(0,), (1,), (0,)]
 
 
+def test_a_sample_is_spread_evenly_and_named_as_one() -> None:
+    whole = unconnected("made up", MEMORIES, [LabelledQuery(str(n), (0,)) for n in range(10)])
+    sample = sampled(whole, 4)
+    assert sample.name == "made up (4 of 10)"
+    assert [query.text for query in sample.queries] == ["0", "2", "5", "7"]
+    assert sampled(whole, 10) is whole
+
+
 @pytest.mark.parametrize("rows", [(), (0, 0), (4,), (-1,)])
 def test_a_query_needs_answers_that_exist(rows: tuple[int, ...]) -> None:
     with pytest.raises(QualitySetError, match="is answered by"):
@@ -234,62 +247,3 @@ def test_texts_are_encoded_once_and_kept_as_memories_are(tmp_path: Path) -> None
     again.vectors(["ab", "c"], TextRole.QUERY)
     again.vectors(["a", "bc"], TextRole.QUERY)
     assert encoder.encoded == len(texts) + 4
-
-
-def test_a_report_has_all_queries_of_a_name_and_then_its_cases(tmp_path: Path) -> None:
-    sets = [
-        unconnected(
-            "pair", MEMORIES, [LabelledQuery("Is Pune hot in May?", (2,), "hot"), LabelledQuery("cat", (1,))]
-        ),
-        unconnected("pair", MEMORIES[:2], [LabelledQuery("cat", (1,), "hot")]),
-        unconnected("single", MEMORIES, [LabelledQuery("Delhi", (3,))]),
-    ]
-    reports = report(sets, VectorCache(LetterEncoder(), tmp_path))
-    assert [(each.set_name, each.case, each.queries) for each in reports] == [
-        ("pair", "all", 3), ("pair", "hot", 2), ("single", "all", 1),
-    ]  # fmt: skip
-    assert list(reports[0].methods) == list(METHODS)
-    assert reports[0].methods["FAST"].ndcg_10.tolist() == [1.0, 1.0, 1.0]
-    rows = {row.metric: row for row in reports[1].measurements()}
-    assert rows["FAST recall@10"].case == "pair hot" and rows["FAST recall@10"].value == 1.0
-
-
-class WordOrderReranker:
-    """Judges by how late in the alphabet a document begins; notes what it is told of the corpus."""
-
-    card = RerankerCard("order", "1", "0" * 64, 50, "{query}{document}", "")
-
-    def __init__(self) -> None:
-        self.told: list[Mapping[str, float] | None] = []
-
-    def search_share(self, terms: int) -> float:
-        return 1.0
-
-    def tokenize(
-        self,
-        query: str,
-        document: str,
-        *,
-        truncate: bool,
-        instruction: str | None = None,
-        term_weights: Mapping[str, float] | None = None,
-    ) -> TokenizedText:
-        self.told.append(term_weights)
-        return TokenizedText(np.array([ord(document[0].lower()) - ord("a")], np.int64), TokenUsage(1, 1))
-
-    def score(self, pairs: Sequence[TokenizedText]) -> RerankedBatch:
-        return RerankedBatch(np.array([pair.token_ids[0] / 26 for pair in pairs], np.float32))
-
-    def close(self) -> None: ...
-
-
-def test_accurate_reorders_the_best_of_fast_and_no_more() -> None:
-    each = encoded(MEMORIES, ("Pune train",))
-    fast = score_fast(each)
-    first, second, *rest = np.argsort(-fast[0], kind="stable").tolist()
-    reranker = WordOrderReranker()
-    accurate = AccurateMethod(reranker, candidates=2)(each)
-    order = np.argsort(-accurate[0], kind="stable").tolist()
-    expected = sorted((first, second), key=lambda row: -ord(MEMORIES[row][0].lower()))
-    assert order == [*expected, *rest]
-    assert len(reranker.told) == 2 and all(told and set(told) == {"pune", "train"} for told in reranker.told)

@@ -72,6 +72,19 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
+async def test_what_has_expired_stays_behind_with_all_that_hangs_on_it(shell: Shell, tmp_path: Path):
+    """As the sweep will destroy it: no old statement comes back to life, no line lacks its origin."""
+    caller = await shell.stage.tenant("acme")
+    await remember(caller, DANA, "lives in Pune", key="home", event_time=EARLY)
+    await remember(caller, DANA, "lives in Goa", key="home", event_time=LATE, expires_at=LATE)
+    (origin,) = await remember(caller, ACME, "a rumour", expires_at=LATE)
+    await remember(caller, DANA, "what follows", source=common_pb2.Source(memory_ids=[origin]))
+    await remember(caller, DANA, "stays")
+    file = tmp_path / "acme.jsonl"
+    assert export(shell, "acme", "--to", str(file)).status == 0
+    assert [line["text"] for line in lines_of(file)] == ["stays"]
+
+
 async def test_what_was_exported_is_ingested_as_it_was(shell: Shell, tmp_path: Path):
     caller = await filled(shell)
     file = tmp_path / "acme.jsonl"

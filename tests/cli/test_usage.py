@@ -48,7 +48,7 @@ def test_every_command_explains_itself(path):
 
 def test_the_commands_are_those_of_the_documentation():
     assert {path[0] for path in commands() if path} == {
-        "serve", "demo", "ingest", "export", "search", "backup", "restore", "tenants", "bench"
+        "serve", "demo", "ingest", "export", "search", "backup", "restore", "tenants", "migrate", "bench"
     }  # fmt: skip
 
 

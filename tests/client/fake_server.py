@@ -329,7 +329,9 @@ class FakeServer(grpc.GenericRpcHandler):
             given = np.frombuffer(request.query_vector.data, vectors.FLOAT32)
             assert np.array_equal(given, term_vector(request.query)), "the vector is another query's"
         scope = dict(request.scope.levels)
-        response = retrieval_pb2.SearchResponse(version=self.version, visible=len(self.visible(scope)))
+        response = retrieval_pb2.SearchResponse(
+            version=self.version, visible=len(self.visible(scope)), model_fingerprint=self.fingerprint
+        )
         for stored, ranked in self.ranked(scope, request.query, request.limit or 10):
             response.results.add(
                 memory=stored.message,

@@ -13,7 +13,7 @@ class Supply:
     """An encoder that is there already."""
 
     def __init__(self) -> None:
-        self.encoder = TermEncoder()
+        self.encoder = self.fitting = TermEncoder()
 
 
 def test_a_partial_waits_for_a_pause_and_a_finished_turn_does_not(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from precall.engine.encoding import late_interaction
 from precall.engine.encoding.choice import ModelChoice, Runtime
 from precall.engine.encoding.encoder import TokenUsage
 from precall.engine.encoding.guard import RerankerGuard
@@ -57,15 +58,17 @@ def score(
 
 
 class RecordingGraph:
-    """Stands before the real graph and may spoil what it says of one text."""
+    """Stands before the real graph and may spoil what it says of one text; ``calls``: the lengths of each."""
 
     def __init__(self, graph: TokenGraph, poisoned_token: int | None = None) -> None:
         self._graph = graph
         self._poisoned_token = poisoned_token
         self.texts: list[list[int]] = []
+        self.calls: list[list[int]] = []
 
     def token_vectors(self, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
         self.texts += [text.tolist() for text in texts]
+        self.calls.append([len(text) for text in texts])
         vectors = self._graph.token_vectors(texts)
         for text, rows in zip(texts, vectors, strict=True):
             rows[text == self._poisoned_token] = np.nan
@@ -116,9 +119,24 @@ def test_batch_order_and_repetition_change_nothing(reranker):
 
 
 def test_each_text_goes_through_the_model_once(reranker, recorded):
-    score(reranker, QUERY, [*DOCUMENTS, QUERY])
-    assert len(recorded.texts) == len(set(DOCUMENTS)) + 1
+    queries = [QUERY, "Where is the kettle?"]
+    pairs = [reranker.tokenize(query, text, truncate=False) for query in queries for text in DOCUMENTS]
+    reranker.score(pairs)
+    assert len(recorded.texts) == len(set(DOCUMENTS)) + len(queries)
     assert len({tuple(text) for text in recorded.texts}) == len(recorded.texts)
+
+
+def test_many_pairs_are_scored_in_parts_that_stay_small(reranker, recorded, monkeypatch):
+    queries = [QUERY, "Where is the kettle?", "fish"]
+    pairs = [reranker.tokenize(query, text, truncate=False) for text in DOCUMENTS for query in queries]
+    whole = reranker.score(pairs).scores
+    recorded.calls.clear()
+    monkeypatch.setattr(late_interaction, "PART_TOKENS", 64)
+    parts = reranker.score(pairs).scores
+    np.testing.assert_allclose(parts, whole, atol=1e-4)
+    asked, *documents = recorded.calls
+    assert len(asked) == len(queries) and len(documents) > 2
+    assert all(sum(part) <= 64 or len(part) == 1 for part in documents)
 
 
 def test_a_text_that_answers_itself_has_the_highest_score(reranker):
@@ -158,11 +176,23 @@ def test_lengths_around_the_limit(reranker, length):
             reranker.tokenize(QUERY, document, truncate=False)
         assert refusal.value.metadata == {"tokens": str(length), "limit": str(LIMIT)}
         tokenized = reranker.tokenize(QUERY, document, truncate=True)
-        assert tokenized.usage == TokenUsage(length, LIMIT)
-        shorter = reranker.tokenize(QUERY, document_of(reranker, LIMIT), truncate=False)
-        assert tokenized.document_ids.tolist() == shorter.document_ids.tolist()
+        # QUERY has fewer than 64 tokens, and counts as 64 where a document is cut.
+        asked = len(tokenized.query_ids) - 2
+        assert tokenized.usage == TokenUsage(length, LIMIT - 64 + asked)
+        whole = reranker.tokenize(QUERY, document_of(reranker, LIMIT), truncate=False)
+        assert tokenized.document_ids[:-1].tolist() == whole.document_ids[: LIMIT - 64 - 2].tolist()
     assert len(tokenized.token_ids) == tokenized.usage.used
     assert reranker.score([tokenized]).errors == {}
+
+
+def test_a_long_document_is_cut_alike_beside_queries_of_a_like_length(reranker, recorded):
+    document = "memory " * 600
+    texts = ["why", QUERY, "why " * 64, "why " * 65]
+    pairs = [reranker.tokenize(query, document, truncate=True) for query in texts]
+    assert [len(pair.document_ids) for pair in pairs] == [LIMIT - 1 - 64] * 3 + [LIMIT - 1 - 128]
+    assert all(pair.usage.used <= LIMIT for pair in pairs)
+    reranker.score(pairs)
+    assert len(recorded.texts) == len(texts) + 2
 
 
 def test_a_query_that_leaves_no_room_is_never_cut(reranker):

@@ -73,6 +73,6 @@ async def found(
     engine: Engine, tenant: Tenant, text: str, rung: Rung = DANA, *, min_version: int = 0
 ) -> list[str]:
     """Ids of what a search finds, best first."""
-    vector = await engine._embed_turn(tenant.id, text)
+    vector = await tenant.model().embed_turn(text)
     query = Query(vector, analyze(text), engine.clock.wall(), limit=50)
     return [hit.memory.id for hit in (await tenant.search(rung, query, min_version=min_version)).hits]

@@ -16,10 +16,10 @@ from tests.fakes.stream_client import StreamClient
 
 
 async def open_session(engine: Engine, tenant: Tenant) -> Stream:
-    stream = engine.anticipator.open_stream("t", "one")
+    stream = engine.anticipator.open_stream("t", "one", tenant.model().card)
     engine.anticipator.open_session(
         tenant_id="t", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=tenant.ladder,
-        partitions=await tenant.partitions(DANA), version=tenant.version,
+        model=tenant.model(), partitions=await tenant.partitions(DANA), version=tenant.version,
     )  # fmt: skip
     return stream
 

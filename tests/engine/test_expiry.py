@@ -42,10 +42,10 @@ async def test_a_sweep_destroys_every_copy_of_what_expired(
     await write(tenant, new("old", "pune", key="k"))
     await write(tenant, new("brief", "pune", key="k", at=1, expires_at=at(clock, 10)), new("stays", "pune"))
     await write(tenant, new("summary", "pune", ACME, source=Source(memory_ids=("brief",))))
-    stream = engine.anticipator.open_stream("t", "one")
+    stream = engine.anticipator.open_stream("t", "one", tenant.model().card)
     engine.anticipator.open_session(
         tenant_id="t", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=tenant.ladder,
-        partitions=await tenant.partitions(DANA), version=tenant.version,
+        model=tenant.model(), partitions=await tenant.partitions(DANA), version=tenant.version,
     )  # fmt: skip
     client = StreamClient("s")
     client.drain(stream)

@@ -84,7 +84,7 @@ async def make(engine: Engine, tenant_id: str, memories: int = 2) -> Tenant:
 
 
 def in_memory(tenant: Tenant) -> set[Rung]:
-    return set(tenant._partitions)
+    return set(tenant.model().partitions)
 
 
 class Gate:
@@ -214,14 +214,14 @@ class TestLoading:
     ) -> None:
         engine = await start_small(10 * MEGABYTE)
         tenant, gate, load, loads = await make(engine, "a"), Gate(), None, Counter[Rung]()
-        load = tenant._load
+        load = tenant.model()._load
 
         def counted(rung: Rung) -> LoadedPartition:
             loads[rung] += 1
             gate.wait_here()
             return load(rung)
 
-        monkeypatch.setattr(tenant, "_load", counted)
+        monkeypatch.setattr(tenant.model(), "_load", counted)
         readers = [asyncio.create_task(found(engine, tenant, "pune")) for _ in range(20)]
         await gate.somebody_waits()
         readers[0].cancel()  # the one that began it: the others must not pay for that
@@ -252,7 +252,7 @@ class TestLoading:
             return load_slowly
 
         for tenant in tenants:
-            monkeypatch.setattr(tenant, "_load", slowed(tenant._load))
+            monkeypatch.setattr(tenant.model(), "_load", slowed(tenant.model()._load))
         reading = [asyncio.create_task(found(engine, tenant, "pune")) for tenant in tenants]
         await gate.somebody_waits()
         async with asyncio.timeout(10):
@@ -268,7 +268,7 @@ class TestLoading:
         engine = await start_small()
         tenant = await make(engine, "a")
         with monkeypatch.context() as patch:
-            patch.setattr(Partition, "apply", lambda *_, **__: (_ for _ in ()).throw(ValueError("damaged")))
+            patch.setattr(Partition, "fill", lambda *_, **__: (_ for _ in ()).throw(ValueError("damaged")))
             told = await asyncio.gather(
                 *(found(engine, tenant, "pune") for _ in range(3)), return_exceptions=True
             )
@@ -328,10 +328,10 @@ class TestWhatIsInUse:
     async def test_a_session_keeps_its_rungs_until_it_is_closed(self, start_small: StartSmall) -> None:
         engine = await start_small()
         tenant, other = await make(engine, "a"), await make(engine, "b")
-        stream = engine.anticipator.open_stream("a", "one")
+        stream = engine.anticipator.open_stream("a", "one", tenant.model().card)
         engine.anticipator.open_session(
             tenant_id="a", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=LADDER,
-            partitions=await tenant.partitions(DANA), version=tenant.version,
+            model=tenant.model(), partitions=await tenant.partitions(DANA), version=tenant.version,
         )  # fmt: skip
         await found(engine, other, "pune")
         assert in_memory(tenant) == {DANA, ACME}
@@ -382,7 +382,7 @@ class TestWhatIsInUse:
                 gate.wait_here()
             apply(self, **change)  # type: ignore[arg-type]
 
-        leaving = tenant._partitions[DANA]
+        leaving = tenant.model().partitions[DANA]
         monkeypatch.setattr(Partition, "apply", apply_late)
         writing = asyncio.create_task(write(tenant, new("more", "pune")))
         await gate.somebody_waits()  # it is committed, and stands before the index

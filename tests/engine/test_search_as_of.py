@@ -34,7 +34,7 @@ async def search(
     only: MemoryFilter | None = None,
     min_version: int = 0,
 ) -> Found:
-    vector = await engine._embed_turn(tenant.id, TEXT)
+    vector = await tenant.model().embed_turn(TEXT)
     query = Query(vector, analyze(TEXT), at, limit=100, filter=only)
     return await tenant.search(rung, query, as_of=as_of, min_version=min_version)
 
@@ -133,8 +133,8 @@ async def test_what_is_destroyed_while_the_past_is_read_is_not_served(
     loaded, go_on = threading.Event(), threading.Event()
     load = tenant.store.load_rung_as_of
 
-    def held(rung: Rung, at: datetime) -> Iterator[IndexedMemory]:
-        rows = list(load(rung, at))
+    def held(rung: Rung, at: datetime, fingerprint: str) -> Iterator[IndexedMemory]:
+        rows = list(load(rung, at, fingerprint))
         loaded.set()
         assert go_on.wait(10)
         return iter(rows)

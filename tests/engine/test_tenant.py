@@ -22,11 +22,12 @@ from precall.engine.errors import (
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import Source
 from precall.engine.memory.prepared import PreparedMemory
+from precall.engine.preparing import GivenVector
 from precall.engine.tenant import Tenant
 from precall.scoring.terms import analyze
 from tests.engine.conftest import StartEngine, found, new, write
 from tests.fakes.clock import FakeClock
-from tests.fakes.encoder import FakeEncoder
+from tests.fakes.encoder import FAKE_CARD, FakeEncoder
 from tests.fakes.memories import ACME, DANA, EVE
 from tests.fakes.stream_client import StreamClient
 
@@ -71,8 +72,9 @@ async def test_a_batch_is_stored_whole_or_not_at_all(engine: Engine, tenant: Ten
         (new("short", "tea"), [np.ones(31, np.float32)], InvalidVector),
     ]
     for bad, vectors, error in cases:
+        given = [each if each is None else GivenVector(each, FAKE_CARD.fingerprint) for each in vectors]
         with pytest.raises(error) as refused:
-            await tenant.write([good, bad], [None, *vectors], request_id=None, truncate=False)
+            await tenant.write([good, bad], [None, *given], request_id=None, truncate=False)
         assert refused.value.metadata["position"] == "1"  # type: ignore[attr-defined]
         assert tenant.version == 1
         assert await found(engine, tenant, "pune tea") == ["taken"]
@@ -82,9 +84,12 @@ async def test_a_batch_is_stored_whole_or_not_at_all(engine: Engine, tenant: Ten
 async def test_a_given_vector_is_normalised_and_a_long_text_is_cut_when_asked(
     engine: Engine, tenant: Tenant
 ) -> None:
-    vector = 40 * await engine._embed_turn("t", "zeppelin")
+    vector = 40 * await tenant.model().embed_turn("zeppelin")
     outcome = await tenant.write(
-        [new("given", "tea"), new("long", "zeppelin " * 100)], [vector, None], request_id=None, truncate=True
+        [new("given", "tea"), new("long", "zeppelin " * 100)],
+        [GivenVector(vector, tenant.model().fingerprint), None],
+        request_id=None,
+        truncate=True,
     )
     assert {each.memory.id: each.memory.tokens_used for each in outcome.added} == {"given": 0, "long": 64}
     assert np.linalg.norm(outcome.added[0].vector.astype(np.float32)) == pytest.approx(1.0, abs=1e-3)
@@ -157,11 +162,11 @@ async def test_simultaneous_tries_of_one_request_happen_once(engine: Engine, ten
 
 async def test_concurrent_writers_keep_versions_in_order(engine: Engine, tenant: Tenant) -> None:
     """Sessions are told of every version once, rising, and their claims are those of the store."""
-    stream = engine.anticipator.open_stream("t", "one")
+    stream = engine.anticipator.open_stream("t", "one", tenant.model().card)
     partitions = await tenant.partitions(DANA)
     engine.anticipator.open_session(
         tenant_id="t", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=tenant.ladder,
-        partitions=partitions, version=tenant.version,
+        model=tenant.model(), partitions=partitions, version=tenant.version,
     )  # fmt: skip
 
     async def writer(name: int) -> list[int]:
@@ -201,7 +206,7 @@ async def test_a_write_during_the_loading_of_its_partition_is_not_lost(
     engine: Engine, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows were read, the partition is not in its place yet, and a write comes."""
-    load, read, go_on = tenant._load, threading.Event(), threading.Event()
+    load, read, go_on = tenant.model()._load, threading.Event(), threading.Event()
 
     def load_slowly(rung: Rung) -> Any:
         partition = load(rung)
@@ -209,7 +214,7 @@ async def test_a_write_during_the_loading_of_its_partition_is_not_lost(
         assert go_on.wait(10)
         return partition
 
-    monkeypatch.setattr(tenant, "_load", load_slowly)
+    monkeypatch.setattr(tenant.model(), "_load", load_slowly)
     loading = asyncio.create_task(tenant.partitions(DANA))
     assert await asyncio.to_thread(read.wait, 10)
     writing = asyncio.create_task(write(tenant, new("a", "pune")))
@@ -286,10 +291,10 @@ async def test_a_caller_that_hangs_up_splits_nothing(
 
 async def test_a_delete_is_acked_when_the_cache_has_dropped_it(engine: Engine, tenant: Tenant) -> None:
     await write(tenant, new("a", "pune"), new("b", "tea"))
-    stream = engine.anticipator.open_stream("t", "one")
+    stream = engine.anticipator.open_stream("t", "one", tenant.model().card)
     engine.anticipator.open_session(
         tenant_id="t", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=tenant.ladder,
-        partitions=await tenant.partitions(DANA), version=tenant.version,
+        model=tenant.model(), partitions=await tenant.partitions(DANA), version=tenant.version,
     )  # fmt: skip
     client = StreamClient("s")
     client.drain(stream)
@@ -403,14 +408,14 @@ class TestEarlierProcess:
         """Two clients renew at once: the second may not overtake the write that the first one waits for."""
         stored: list[float] = []
         release = threading.Event()
-        original = tenant._store_horizon
+        original = tenant._horizon._write
 
         def slowly(moment: float) -> None:
             assert release.wait(10)
             original(moment)
             stored.append(moment)
 
-        monkeypatch.setattr(tenant, "_store_horizon", slowly)
+        monkeypatch.setattr(tenant._horizon, "_write", slowly)
         renewals = [asyncio.create_task(tenant.note_lease(10.0)) for _ in range(3)]
         done, _ = await asyncio.wait(renewals, timeout=0.05)
         assert not done
@@ -445,10 +450,10 @@ async def test_a_destruction_that_comes_too_late_promises_no_less(
     """An earlier call took what it was to destroy; until that one is acked some cache may still hold it."""
     source = Source(uri="note")
     await write(tenant, new("a", "pune", source=source, key="k"), new("b", "tea"))
-    stream = engine.anticipator.open_stream("t", "one")
+    stream = engine.anticipator.open_stream("t", "one", tenant.model().card)
     engine.anticipator.open_session(
         tenant_id="t", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=tenant.ladder,
-        partitions=await tenant.partitions(DANA), version=tenant.version,
+        model=tenant.model(), partitions=await tenant.partitions(DANA), version=tenant.version,
     )  # fmt: skip
     client = StreamClient("s")
     client.drain(stream)
@@ -485,7 +490,7 @@ async def test_a_stored_vector_that_cannot_be_indexed_is_damage_and_no_fault_of_
     engine: Engine, start_engine: StartEngine
 ) -> None:
     tenant = await engine.create_tenant("t", Ladder(("customer", "user")))
-    good = await engine._embed_turn("t", "zeppelin")
+    good = await tenant.model().embed_turn("zeppelin")
     memory = PreparedMemory(new("a", "pune"), (3 * good).astype(np.float16), (), TokenUsage(1, 1))
     tenant.store.write([memory])  # past `Tenant.write`, which normalises
     with pytest.raises(TenantQuarantined, match="'t'"):
@@ -517,6 +522,6 @@ async def test_a_full_disk_keeps_no_tenant_open_or_undeleted(
     def refuse(_: float) -> None:
         raise StorageUnavailable("the disk is full")
 
-    monkeypatch.setattr(tenant, "_store_horizon", refuse)
+    monkeypatch.setattr(tenant._horizon, "_write", refuse)
     await engine.delete_tenant("t")
     assert tenant.store.closed and engine.tenant_ids() == ()

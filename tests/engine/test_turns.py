@@ -52,10 +52,10 @@ class FollowingClient(StreamClient):
 @pytest.fixture
 async def client(engine: Engine, tenant: Tenant) -> AsyncIterator[FollowingClient]:
     """A session on Dana's rung."""
-    stream = engine.anticipator.open_stream("t", "one")
+    stream = engine.anticipator.open_stream("t", "one", tenant.model().card)
     engine.anticipator.open_session(
         tenant_id="t", stream_id="one", session_id="s", conversation_id="", rung=DANA, ladder=tenant.ladder,
-        partitions=await tenant.partitions(DANA), version=tenant.version,
+        model=tenant.model(), partitions=await tenant.partitions(DANA), version=tenant.version,
     )  # fmt: skip
     made = FollowingClient()
     following = asyncio.create_task(made.follow(engine, stream))
@@ -67,7 +67,7 @@ async def client(engine: Engine, tenant: Tenant) -> AsyncIterator[FollowingClien
 async def test_an_answer_is_found_by_what_it_answers(engine: Engine, tenant: Tenant) -> None:
     await write(tenant, turn("other", "zeppelin", at=-9_000), turn("q", "Were you in Pune?", at=0))
     await write(tenant, turn("a", "Yes, last Friday!", at=1), turn("far", "Tea?", at=9_000))
-    query = Query(await engine._embed_turn("t", "pune"), analyze("pune"), engine.clock.wall(), limit=50)
+    query = Query(await tenant.model().embed_turn("pune"), analyze("pune"), engine.clock.wall(), limit=50)
     hits = {hit.memory.id: hit.score.keyword for hit in (await tenant.search(DANA, query)).hits}
     assert hits["q"] > hits["a"] > hits["other"] == hits["far"] == 0
 

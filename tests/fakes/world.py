@@ -1,8 +1,9 @@
 """A server without disk or network: partitions, versions and a real anticipator, on a clock of the test's."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.anticipation.confirmation import Confirmation
 from precall.engine.anticipation.observer import SilentObserver
-from precall.engine.anticipation.recent_turns import Embed, RecentTurns
+from precall.engine.anticipation.recent_turns import RecentTurns
 from precall.engine.anticipation.session import Session
 from precall.engine.anticipation.settings import AnticipationSettings
+from precall.engine.anticipation.stream import Stream
 from precall.engine.change import Change, ChangeCause
 from precall.engine.clock import Clock
+from precall.engine.encoding.card import ModelCard, Pooling
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import IndexedMemory
@@ -23,8 +26,15 @@ from precall.scoring.vectors import unit
 from tests.fakes.memories import indexed
 
 DIMENSION: Final = 16
-SCRIPTS: Final = ("latin",)
-"""That the model of this world reads."""
+CARD: Final = ModelCard(
+    name="words",
+    revision="1",
+    weights_sha256="0" * 64,
+    dimension=DIMENSION,
+    max_tokens=64,
+    pooling=Pooling.MEAN,
+    scripts=("latin",),
+)
 
 LADDER: Final = Ladder(("customer", "user"))
 
@@ -36,8 +46,19 @@ def embed_words(text: str) -> NDArray[np.float32]:
     return unit(np.sum(rows, axis=0))
 
 
-async def embed_at_once(tenant_id: str, text: str) -> NDArray[np.float32]:
+async def embed_at_once(text: str) -> NDArray[np.float32]:
     return embed_words(text)
+
+
+Embed: TypeAlias = Callable[[str], Awaitable[NDArray[np.float32]]]
+
+
+@dataclass(frozen=True)
+class WordModel:
+    """The model of this world."""
+
+    embed_turn: Embed = embed_at_once
+    card: ModelCard = CARD
 
 
 class World:
@@ -58,10 +79,9 @@ class World:
         self.versions: dict[str, int] = {}
         self.history: dict[str, dict[int, dict[str, IndexedMemory]]] = {}
         """Tenant -> version -> id -> every memory that was current then."""
-        predictor = RecentTurns(embed, clock, items_per_query=self.settings.items_per_query, scripts=SCRIPTS)
-        self.anticipator = Anticipator(
-            self.settings, [predictor], clock, SilentObserver(), "fingerprint", SCRIPTS
-        )
+        self._model = WordModel(embed)
+        predictor = RecentTurns(clock, items_per_query=self.settings.items_per_query)
+        self.anticipator = Anticipator(self.settings, [predictor], clock, SilentObserver())
 
     def memory(self, memory_id: str, rung: Rung, text: str, **fields: object) -> IndexedMemory:
         return indexed(
@@ -96,6 +116,9 @@ class World:
         cause = (ChangeCause.SUPERSEDED if fresh else ChangeCause.DELETED) if gone else ChangeCause.WRITTEN
         return self.anticipator.announce(Change(tenant_id, version, cause, added, gone, frozenset(terms)))
 
+    def open_stream(self, tenant_id: str, stream_id: str) -> Stream:
+        return self.anticipator.open_stream(tenant_id, stream_id, CARD)
+
     def open_session(
         self, tenant_id: str, stream_id: str, session_id: str, rung: Rung, **limits: int
     ) -> Session:
@@ -106,6 +129,7 @@ class World:
             conversation_id="",
             rung=rung,
             ladder=LADDER,
+            model=self._model,
             partitions=self.lineage(tenant_id, rung),
             version=self.versions.get(tenant_id, 0),
             **limits,

@@ -102,10 +102,12 @@ def test_only_allowed_rows_are_found_and_all_of_them_if_they_are_few(kind: str) 
 @pytest.mark.parametrize("kind", ["flat", "listed"])
 def test_what_the_codes_describe_badly_is_told(kind: str) -> None:
     """Vectors far outside the trained ranges, and events far after the others."""
-    codes = make(kind, Table(600, seed=4))
+    table = Table(600, seed=4)
+    codes = make(kind, table)
     before = set(codes.misfits.array().tolist())
     odd = Table(6, seed=5)
     odd.vectors[:3] = np.eye(DIMENSION)[:3]
+    odd.vectors[3:] = table.vectors[[10, 20, 30]]  # which lie near to others
     odd.events[:] = [NOW] * 3 + [NOW + 40 * DAY, NOW + 400 * DAY, NOW]
     codes.add(odd.rows(codes.coder))
     assert set(codes.misfits.array().tolist()) - before == {600, 601, 602, 603, 604}

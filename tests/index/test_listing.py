@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from precall.engine.index import listing
+from precall.engine.index.code_keeper import CodeKeeper
 from precall.engine.index.listed import ListedCodes
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.index.selection import Selection
@@ -74,6 +75,12 @@ def listed(held: list[IndexedMemory]) -> Partition:
     partition.wait_until_listed()
     assert partition.listed
     return partition
+
+
+def misfits(partition: Partition) -> int:
+    """Rows that are scored whatever the lists say of them."""
+    assert partition.codes is not None
+    return len(partition.codes.misfits)
 
 
 def test_listed_codes_find_nearly_all_of_the_best_before_and_after_half_was_deleted(
@@ -205,3 +212,24 @@ def test_lists_are_made_anew_when_most_rows_came_later(held: list[IndexedMemory]
     assert partition.listed and partition._keeper.codes is not first
     partition.check_integrity()
     assert recall(partition, held[:1_000], WEIGHTS[0]) >= 0.99
+
+
+def test_a_topic_that_came_later_is_found_before_its_lists_are_made_and_after(
+    held: list[IndexedMemory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No cluster has a centre near to it, and what bounds the lists was measured without it."""
+    partition = listed(held)
+    later = memories(1_500, seed=2, prefix="later")
+    with monkeypatch.context() as context:
+        context.setattr(CodeKeeper, "_list_in_background", lambda self: None)
+        partition.apply(added=later[:-1])
+        for weights in WEIGHTS:
+            assert recall(partition, later[:-1], weights) >= 0.99
+            assert recall(partition, held, weights) >= 0.99
+        partition.check_integrity()
+    apart = misfits(partition)
+    partition.apply(added=later[-1:])
+    partition.wait_until_listed()
+    assert misfits(partition) < apart / 2, "the new topic has clusters of its own"
+    for weights in WEIGHTS:
+        assert recall(partition, later, weights) >= 0.99

@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -79,8 +79,14 @@ def read_all(folder: Path) -> tuple[int, Truth]:
     with TenantRegistry(folder) as registry:
         assert registry.list() == ("acme",)
         store = registry.open("acme")
-        current = {rung: {item.memory.id: item.memory for item in store.load_rung(rung)} for rung in RUNGS}
+        current = {rung: dict(served(store, rung)) for rung in RUNGS}
         return store.version, current
+
+
+def served(store: TenantStore, rung: Rung) -> Iterator[tuple[str, Memory]]:
+    for block in store.load_blocks(rung):
+        for identity, kept in zip(block.ids, block.memories, strict=True):
+            yield identity, kept.memory
 
 
 def is_refused(folder: Path, files: Files, what: object) -> bool:

@@ -17,6 +17,7 @@ from precall.engine.memory.group import AskedWrite
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import IndexedMemory, MemoryKind, MemoryState, Source
 from precall.engine.memory.outcomes import DeleteOutcome, NetEffect, WriteOutcome
+from precall.engine.memory.placement import Placement
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
 from tests.memory.weighing import weights
@@ -97,7 +98,7 @@ class ConversationMachine(RuleBasedStateMachine):
     @invariant()
     def weights_are_those_of_what_stands(self) -> None:
         with self.store._database.reading() as connection:
-            stored = list(reading.stream_all(connection, dimension=8))
+            stored = list(reading.stream_all(connection, Placement.read(connection).view(None)))
         expected = weights([indexed.memory for indexed in stored])
         assert {indexed.memory.id: indexed.impacts for indexed in stored} == expected
         current = [indexed for indexed in stored if indexed.memory.state is MemoryState.CURRENT]

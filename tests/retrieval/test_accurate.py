@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from precall.engine.encoding.encoder import TokenizedText, TokenUsage
+from precall.engine.encoding.guard import PROBE_TEXT
 from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
 from precall.engine.errors import (
     ConfigurationError,
@@ -17,6 +18,7 @@ from precall.engine.errors import (
     NumericsError,
     Overloaded,
     PrecallError,
+    TextTooLong,
 )
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.memory.ladder import Rung
@@ -229,22 +231,43 @@ async def test_what_a_write_takes_away_while_the_reranker_reads_is_not_served(
     assert len(found) == 2 and not set(found) & set(gone)
 
 
-@pytest.mark.parametrize("error", [ModelUnavailable("device lost"), NumericsError("no number")])
-async def test_a_failed_pair_fails_the_search_and_is_not_passed_off_as_fast(error: PrecallError) -> None:
+async def test_a_failed_pass_fails_the_search_and_is_not_passed_off_as_fast() -> None:
     reranker = TableReranker({})
-    reranker.errors["tea number 3"] = error
-    with pytest.raises(type(error)):
+    reranker.errors["tea number 3"] = ModelUnavailable("device lost")
+    with pytest.raises(ModelUnavailable):
         await hits(reranker, [partition(DANA, memories(6))], asked())
 
 
-async def test_a_memory_that_the_reranker_cannot_read_counts_nothing_with_it() -> None:
-    reranker = TableReranker({}, share=1.0)
-    reranker.errors["tea number 3"] = InvalidInput("only signs")
+@pytest.mark.parametrize(
+    "error", [InvalidInput("only signs"), TextTooLong("too long"), NumericsError("no number")]
+)
+async def test_a_memory_without_a_score_counts_nothing_and_the_others_are_ranked(error: PrecallError) -> None:
+    reranker = TableReranker({f"tea number {n}": (n + 1) / 10 for n in range(6)}, share=1.0)
+    reranker.errors["tea number 3"] = error
     found = await hits(reranker, [partition(DANA, memories(6))], asked())
+    assert [hit.memory.text[-1] for hit in found] == ["5", "4", "2", "1", "0", "3"]
     (unread,) = [hit for hit in found if hit.memory.text == "tea number 3"]
-    assert (len(found), unread.rerank, unread.score.relevance) == (6, 0.0, 0.0)
-    reranker.errors |= {f"tea number {n}": InvalidInput("the query is too long") for n in range(6)}
-    with pytest.raises(InvalidInput, match="too long"):
+    assert (unread.rerank, unread.score.relevance) == (0.0, 0.0)
+
+
+async def test_memories_of_which_none_can_be_read_are_found_all_the_same() -> None:
+    reranker = TableReranker({}, share=0.5)
+    reranker.errors |= {f"tea number {n}": InvalidInput("only signs") for n in range(6)}
+    parts = [partition(DANA, memories(6))]
+    assert ids(await hits(reranker, parts, asked())) == ids(search_fast(parts, asked().query))
+
+
+async def test_a_query_that_cannot_be_read_fails_the_search() -> None:
+    reranker = TableReranker({})
+    reranker.errors |= {text: InvalidInput("no room") for text in (PROBE_TEXT, "tea number 3")}
+    with pytest.raises(InvalidInput, match="no room"):
+        await hits(reranker, [partition(DANA, memories(6))], asked())
+
+
+async def test_a_model_without_a_finite_score_for_any_memory_fails_the_search() -> None:
+    reranker = TableReranker({})
+    reranker.errors |= {f"tea number {n}": NumericsError("no number") for n in range(6)}
+    with pytest.raises(NumericsError):
         await hits(reranker, [partition(DANA, memories(6))], asked())
 
 

@@ -1,11 +1,13 @@
 """Rungs of the past in memory: how many at once, for how long, and what becomes of an abandoned read."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import cast
+from weakref import WeakSet
 
 import pytest
 
@@ -13,19 +15,20 @@ from precall.engine.errors import ConfigurationError, Overloaded
 from precall.engine.index.partition import Partition
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory
+from precall.engine.memory.migration import StoredModel
 from precall.engine.memory.store import TenantStore
 from precall.engine.retrieval.past import Past, PastSettings
 from tests.fakes.memories import ACME, DANA, NOW, clustered, indexed, moment
 
 VECTORS = clustered(40, 8, seed=1)
 THEN = moment(NOW)
+MODEL = StoredModel("fingerprint", 8)
 
 
 class GatedStore:
     """As much of a store as is read here. A read waits at ``gate`` before its second memory."""
 
     tenant_id = "t"
-    dimension = 8
 
     def __init__(self, memories: int = 2) -> None:
         self.memories = memories
@@ -37,7 +40,8 @@ class GatedStore:
         self.given = 0
         self.expiry_is_due = False
 
-    def load_rung_as_of(self, rung: Rung, at: datetime) -> Iterator[IndexedMemory]:
+    def load_rung_as_of(self, rung: Rung, at: datetime, fingerprint: str) -> Iterator[IndexedMemory]:
+        assert fingerprint == MODEL.fingerprint
         self.reads.append(rung)
         try:
             for number in range(self.memories):
@@ -53,7 +57,7 @@ class GatedStore:
 async def ask(
     past: Past, store: GatedStore, *, rung: Rung = ACME, at: datetime = THEN, version: int = 1
 ) -> Sequence[Partition]:
-    async with past.lineage(cast(TenantStore, store), rung, at, version=version) as partitions:
+    async with past.lineage(cast(TenantStore, store), MODEL, rung, at, version=version) as partitions:
         return partitions
 
 
@@ -115,12 +119,15 @@ async def test_what_is_kept_goes_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
     """However long the machine takes: the timer is fired by the test."""
     timers: list[Callable[[], None]] = []
 
-    def noted(delay: float, callback: Callable[..., None], *arguments: object) -> None:
+    loop = asyncio.get_running_loop()
+
+    def noted(delay: float, callback: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
         assert delay == 12.5
         timers.append(lambda: callback(*arguments))
+        return asyncio.TimerHandle(loop.time() + delay, callback, arguments, loop)
 
     store, past = GatedStore(), Past(PastSettings(kept_seconds=12.5))
-    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", noted, raising=False)
+    monkeypatch.setattr(loop, "call_later", noted, raising=False)
     await ask(past, store)
     await ask(past, store)
     assert len(timers) == 1
@@ -151,3 +158,12 @@ async def test_a_read_that_nobody_waits_for_goes_no_further_and_gives_its_place_
 def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError):
         PastSettings(**wrong)  # type: ignore[arg-type]
+
+
+async def test_what_gave_way_is_let_go_of_at_once() -> None:
+    """Searches of many moments must not hold each of them until its time is over."""
+    store, past, held = GatedStore(), Past(PastSettings(kept=2)), WeakSet[Partition]()
+    for second in range(10):
+        held.update(await ask(past, store, rung=DANA, at=moment(second)))
+    gc.collect()
+    assert len(held) == 2 * len(DANA.lineage())

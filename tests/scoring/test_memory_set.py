@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from precall.scoring.keyword import document_impacts
-from precall.scoring.memory_set import Features, MemorySet, concatenate
+from precall.scoring.memory_set import FeatureBlock, Features, MemorySet, concatenate
 
 
 def features(seed: int) -> Features:
@@ -18,6 +21,19 @@ def features(seed: int) -> Features:
         servable_from=float("-inf"),
         servable_until=float("inf"),
         depth=1 + seed % 2,
+    )
+
+
+def block_of(rows: list[Features]) -> FeatureBlock:
+    return FeatureBlock(
+        vectors=np.array([row.vector for row in rows], np.float16).reshape(len(rows), 4),
+        terms=[tuple(row.impacts) for row in rows],
+        impacts=np.array([impact for row in rows for impact in row.impacts.values()], np.float32),
+        importance=np.array([row.importance for row in rows], np.float32),
+        moments=np.array(
+            [(row.event_seconds, row.servable_from, row.servable_until) for row in rows]
+        ).reshape(len(rows), 3),
+        depth=1,
     )
 
 
@@ -36,6 +52,14 @@ class MemorySetMachine(RuleBasedStateMachine):
         self.next_id += 1
         self.model[memory_id] = features(seed)
         self.set.add(memory_id, self.model[memory_id])
+
+    @rule(seeds=st.lists(st.integers(0, 500).map(lambda half: 2 * half), max_size=80))
+    def extend(self, seeds: list[int]) -> None:
+        ids = [f"m{self.next_id + number}" for number in range(len(seeds))]
+        self.next_id += len(ids)
+        rows = [features(seed) for seed in seeds]
+        self.set.extend(ids, block_of(rows))
+        self.model.update(zip(ids, rows, strict=True))
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -64,6 +88,47 @@ class MemorySetMachine(RuleBasedStateMachine):
 
 
 TestMemorySet = MemorySetMachine.TestCase
+
+
+@given(first=st.lists(st.integers(0, 500), max_size=5), second=st.lists(st.integers(0, 500), max_size=70))
+def test_many_at_once_are_as_good_as_one_by_one(first: list[int], second: list[int]) -> None:
+    whole, single = MemorySet(4), MemorySet(4)
+    for part, seeds in (("a", first), ("b", second)):
+        rows = [features(2 * seed) for seed in seeds]
+        ids = [f"{part}{number}" for number in range(len(seeds))]
+        whole.extend(ids, block_of(rows))
+        for memory_id, row in zip(ids, rows, strict=True):
+            single.add(memory_id, row)
+    whole.check_integrity()
+    assert whole.ids == single.ids and len(whole) == len(first) + len(second)
+    for memory_id in single.ids:
+        ours, theirs = whole.features(memory_id), single.features(memory_id)
+        assert (ours.vector == theirs.vector).all()
+        assert replace(ours, vector=None) == replace(theirs, vector=None)
+        assert list(ours.impacts) == list(theirs.impacts)
+    assert vars(whole.statistics()) == vars(single.statistics())
+    weights = {"pune": 1.5, "dog": 0.3, "cat": 9.0}
+    np.testing.assert_array_equal(whole.keywords.scores(weights), single.keywords.scores(weights))
+
+
+def test_a_block_that_does_not_fit_changes_nothing() -> None:
+    memories = MemorySet(4)
+    memories.add("a", features(2))
+    block = block_of([features(2), features(4)])
+    for ids in (["b", "a"], ["b", "b"]):
+        with pytest.raises(ValueError, match="held already, or comes twice"):
+            memories.extend(ids, block)
+    for wrong in (
+        replace(block, vectors=block.vectors[:1]),
+        replace(block, importance=block.importance[:1]),
+        replace(block, impacts=block.impacts[:-1]),
+    ):
+        with pytest.raises(ValueError, match=r"shape|length|impacts"):
+            memories.extend(["b", "c"], wrong)
+    memories.check_integrity()
+    assert memories.ids == ["a"]
+    memories.extend(["b", "c"], block)
+    assert memories.ids == ["a", "b", "c"]
 
 
 def test_features_come_back_as_they_were_given() -> None:

@@ -79,13 +79,14 @@ class Caller:
 
 @dataclass(slots=True)
 class Stage:
-    """A running server with its encoder, and callers made from its keys."""
+    """A running server with its encoder, and callers made from its keys. ``next_encoder``: its second one."""
 
     endpoints: Endpoints
     settings: ServerSettings
     encoder: FakeEncoder
     channel: grpc.aio.Channel
     admin: Caller
+    next_encoder: FakeEncoder | None = None
 
     def caller(self, token: str | None) -> Caller:
         return Caller(self.channel, token)
@@ -119,18 +120,20 @@ async def running_stage(
     data_dir: Path,
     encoder: FakeEncoder | None = None,
     reranker: Reranker | None = None,
+    next_encoder: FakeEncoder | None = None,
     **changes: Any,
 ) -> AsyncIterator[Stage]:
     settings = settings_for(data_dir, **changes)
     encoder = encoder if encoder is not None else FakeEncoder()
-    model = ServedModel(encoder, "fake", reranker=reranker)
+    following = None if next_encoder is None else ServedModel(next_encoder, "fake-too")
+    model = ServedModel(encoder, "fake", reranker=reranker, next=following)
     async with (
         running_server(settings, lambda _: model) as endpoints,
         grpc.aio.insecure_channel(endpoints.target) as channel,
     ):
         token = read_admin_key(data_dir)
         assert token is not None
-        yield Stage(endpoints, settings, encoder, channel, Caller(channel, token))
+        yield Stage(endpoints, settings, encoder, channel, Caller(channel, token), next_encoder)
 
 
 async def remember(caller: Caller, levels: dict[str, str], *texts: str, **fields: Any) -> list[str]:

@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 from failures import failure_of
-from fakes.encoder import FakeEncoder
+from fakes.encoder import FAKE_CARD, FakeEncoder
 from fakes.reranker import WordReranker
 from harness import Caller, settings_for
 
@@ -17,7 +18,9 @@ from precall.engine.encoding.reranker import RerankedBatch
 from precall.proto import embedding_pb2
 from precall.server.admin_key import read_admin_key
 from precall.server.app import PrecallServer
+from precall.server.call import Call, current_call
 from precall.server.model import ServedModel
+from precall.server.services import embedding
 
 QUERY = embedding_pb2.TEXT_ROLE_QUERY
 
@@ -58,14 +61,26 @@ class HeldReranker(WordReranker):
         return super().score(pairs)
 
 
-@pytest.mark.parametrize("method", ["Embed", "Rerank"])
+@pytest.mark.parametrize("held_model", ["encoder", "next encoder", "reranker"])
 async def test_what_waits_for_a_model_when_the_grace_ends_is_told_that_the_server_drains(
-    tmp_path: Path, method: str
+    tmp_path: Path, held_model: str, monkeypatch: pytest.MonkeyPatch
 ):
     held = Held()
-    if method == "Embed":
+    arrived = asyncio.Semaphore(0)
+
+    def noting_current_call() -> Call:
+        arrived.release()
+        return current_call()
+
+    monkeypatch.setattr(embedding, "current_call", noting_current_call)
+    method = "Rerank" if held_model == "reranker" else "Embed"
+    fields = {"role": QUERY, "texts": ["tea"]}, {"role": QUERY, "texts": ["cake", "milk"]}
+    if held_model == "encoder":
         model = ServedModel(HeldEncoder(held), "fake")
-        fields = {"role": QUERY, "texts": ["tea"]}, {"role": QUERY, "texts": ["cake", "milk"]}
+    elif held_model == "next encoder":
+        first = FakeEncoder(replace(FAKE_CARD, name="first"))
+        model = ServedModel(first, "fake", next=ServedModel(HeldEncoder(held), "fake"))
+        fields = tuple(each | {"model_fingerprint": FAKE_CARD.fingerprint} for each in fields)
     else:
         model = ServedModel(FakeEncoder(), "fake", reranker=HeldReranker(held))
         fields = {"query": "tea", "documents": ["tea"]}, {"query": "cake", "documents": ["cake"]}
@@ -80,6 +95,9 @@ async def test_what_waits_for_a_model_when_the_grace_ends_is_told_that_the_serve
         computing = asyncio.ensure_future(caller(f"EmbeddingService/{method}", **fields[0]))
         assert await asyncio.to_thread(held.entered.wait, 10)
         waiting = asyncio.ensure_future(failure_of(caller(f"EmbeddingService/{method}", **fields[1])))
+        async with asyncio.timeout(10):  # a call that comes after the stop was begun is no call in progress
+            for _ in (computing, waiting):
+                await arrived.acquire()
         stopping = asyncio.ensure_future(server.stop())
         failure = await waiting
         held.gate.set()

@@ -7,21 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from precall.engine.batching.class_turns import Asker, ClassTurns
 from precall.engine.batching.work import WorkClass
 from precall.engine.errors import Draining
-from precall.engine.retrieval.class_turns import Asker, ClassTurns
 
 SEARCH, PLAIN = WorkClass.CONVERSATION, WorkClass.INGEST
 WEIGHTS = {SEARCH: 16.0, PLAIN: 1.0}
 
 
 class Worker:
-    """Holds each turn until ``step``; ``order`` says who had one."""
+    """Holds each turn until ``steps`` has one for it; ``order`` says who had one, ``most`` how many at a time
+    did.
+    """
 
-    def __init__(self) -> None:
-        self.turns = ClassTurns(WEIGHTS)
+    def __init__(self, places: int = 1) -> None:
+        self.turns = ClassTurns(WEIGHTS, places=places)
         self.order: list[str] = []
         self.steps = asyncio.Semaphore(0)
+        self.held = 0
+        self.most = 0
 
     def ask(
         self, name: str, tenant: str, work_class: WorkClass = PLAIN, *, amounts: Sequence[float] = (1.0,)
@@ -30,7 +34,12 @@ class Worker:
             for amount in amounts:
                 async with self.turns.turn(Asker(tenant, work_class), amount):
                     self.order.append(name)
-                    await self.steps.acquire()
+                    self.held += 1
+                    self.most = max(self.most, self.held)
+                    try:
+                        await self.steps.acquire()
+                    finally:
+                        self.held -= 1
 
         return asyncio.create_task(take())
 
@@ -77,6 +86,25 @@ async def test_turns_are_shared_by_their_amounts() -> None:
     assert worker.order[:12].count("small") >= 8
 
 
+async def test_all_places_are_given_and_no_more() -> None:
+    worker = Worker(places=3)
+    tasks = [worker.ask(str(number), "ABC"[number % 3]) for number in range(9)]
+    await begun()
+    assert (worker.held, worker.order) == (3, ["0", "1", "2"])
+    await run_out(worker, tasks)
+    assert (worker.held, worker.most, len(worker.order)) == (0, 3, 9)
+
+
+async def test_at_several_places_too_whoever_has_had_least_goes_next() -> None:
+    worker = Worker(places=2)
+    flood = [worker.ask("a", "A") for _ in range(6)]
+    await begun()
+    other = [worker.ask("b", "B") for _ in range(2)]
+    await begun()
+    await run_out(worker, [*flood, *other])
+    assert worker.order[2] == "b" and worker.order[:5].count("b") == 2
+
+
 async def test_whoever_goes_while_waiting_is_passed_over() -> None:
     worker = Worker()
     first, second, third = (worker.ask(name, "A") for name in ("1", "2", "3"))
@@ -121,10 +149,12 @@ ACTIONS = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(ACTIONS)
-def test_whatever_happens_everybody_who_stays_has_a_turn(actions: list[tuple[str, object]]) -> None:
+@given(ACTIONS, st.integers(1, 3))
+def test_whatever_happens_everybody_who_stays_has_a_turn(
+    actions: list[tuple[str, object]], places: int
+) -> None:
     async def play() -> None:
-        worker = Worker()
+        worker = Worker(places)
         tasks: list[asyncio.Task[None]] = []
         for action, detail in actions:
             if action == "ask":
@@ -142,6 +172,7 @@ def test_whatever_happens_everybody_who_stays_has_a_turn(actions: list[tuple[str
         async with asyncio.timeout(10):
             await asyncio.gather(*tasks, return_exceptions=True)
         worker.turns.check_integrity()
+        assert worker.held == 0 and worker.most <= places
         stayed = {str(number) for number, task in enumerate(tasks) if not task.cancelled()}
         assert stayed <= set(worker.order)
 

@@ -1,4 +1,4 @@
-"""Whose turn it is at a worker that does one thing at a time."""
+"""Whose turn it is at a few places, each of which does one thing at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -27,24 +27,26 @@ class _Waiter:
 
 
 class ClassTurns:
-    """A lock that goes round: among work classes by weight, among the tenants of one alike, and to each
+    """Places that go round: among work classes by weight, among the tenants of one alike, and to each
     tenant's waiters first come, first served. Whoever has much to do takes turn after turn, so that others
     come in between.
 
-    For one event loop. Invariants: nobody waits while the turn is free; exactly the classes and tenants with
+    For one event loop. Invariants: nobody waits while a place is free; exactly the classes and tenants with
     waiters have a line and a share.
     """
 
-    def __init__(self, weights: Mapping[WorkClass, float]) -> None:
+    def __init__(self, weights: Mapping[WorkClass, float], *, places: int = 1) -> None:
+        """``weights``: 1 for a class that is not named. ``places``: how many turns last at a time."""
         self._classes = _KeptShare[WorkClass](weights)
         self._tenants = {work_class: _KeptShare[str]() for work_class in WorkClass}
         self._lines: dict[WorkClass, dict[str, dict[_Waiter, None]]] = {each: {} for each in WorkClass}
-        self._is_taken = False
+        self._places = places
+        self._free = places
         self._refusal: Callable[[], PrecallError] | None = None
 
     @asynccontextmanager
     async def turn(self, asker: Asker, amount: float) -> AsyncIterator[None]:
-        """The turn, for as long as the context lasts. ``amount``: of work, in any unit, that it is charged.
+        """A turn, for as long as the context lasts. ``amount``: of work, in any unit, that it is charged.
 
         Raises what ``refuse`` was given. Cancelling the caller takes it out of its line.
         """
@@ -52,7 +54,7 @@ class ClassTurns:
         try:
             yield
         finally:
-            self._hand_on()
+            self._give_back()
 
     def refuse(self, refusal: Callable[[], PrecallError]) -> None:
         """Raise ``refusal()`` to all who wait, and to whoever comes from now on."""
@@ -67,34 +69,32 @@ class ClassTurns:
         if self._refusal is not None:
             raise self._refusal()
         self._enter(waiter)
-        if not self._is_taken:
-            self._hand_on()
+        self._call_next()
         try:
             await waiter.turn
         except asyncio.CancelledError:
             if waiter.turn.cancelled():
                 self._leave(waiter)
-            elif waiter.turn.exception() is None:  # it was handed over in the same moment
-                self._hand_on()
+            elif waiter.turn.exception() is None:  # it was called in the same moment
+                self._give_back()
             raise
 
-    def _hand_on(self) -> None:
-        """Give the turn to whoever is next; it is free if nobody is."""
-        while (waiter := self._next()) is not None:
-            work_class, tenant = waiter.asker.work_class, waiter.asker.tenant
-            if waiter.turn.cancelled():  # its caller has gone and not said so yet
-                self._leave(waiter)
-                continue
-            self._classes.serve(work_class, waiter.amount)
-            self._tenants[work_class].serve(tenant, waiter.amount)
+    def _give_back(self) -> None:
+        self._free += 1
+        self._call_next()
+
+    def _call_next(self) -> None:
+        while self._free and (waiter := self._next()) is not None:
+            if not waiter.turn.cancelled():  # else its caller has gone and not said so yet
+                self._classes.serve(waiter.asker.work_class, waiter.amount)
+                self._tenants[waiter.asker.work_class].serve(waiter.asker.tenant, waiter.amount)
+                self._free -= 1
+                waiter.turn.set_result(None)
             self._leave(waiter)
-            self._is_taken = True
-            waiter.turn.set_result(None)
-            return
-        self._is_taken = False
-        self._classes.forget()
-        for share in self._tenants.values():
-            share.forget()
+        if self._free == self._places:
+            self._classes.forget()
+            for share in self._tenants.values():
+                share.forget()
 
     def _next(self) -> _Waiter | None:
         waiting = [work_class for work_class, lines in self._lines.items() if lines]
@@ -126,10 +126,11 @@ class ClassTurns:
 
     def check_integrity(self) -> None:
         """Raise ``AssertionError`` if an invariant is broken."""
+        assert 0 <= self._free <= self._places
         for work_class, lines in self._lines.items():
             assert bool(lines) == (work_class in self._classes)
             assert all(lines.values()) and all(tenant in self._tenants[work_class] for tenant in lines)
-            assert self._is_taken or not lines
+            assert not (self._free and lines)
 
 
 class _KeptShare(Generic[Member]):
