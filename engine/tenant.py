@@ -189,10 +189,9 @@ class Tenant:
         ``vectors``: of one of the tenant's models for a memory, or None to have it embedded. What a second
         model needs is embedded in any case. ``branch``: as `TenantStore.write` takes it.
         """
-        if request_id is not None:  # a retry must not cost an embedding, nor fail because there is no model
-            replay = await asyncio.to_thread(self.store.replayed_write, memories, request_id=request_id)
-            if replay is not None:
-                return await self._commits.replayed(replay)
+        # A retry must not cost an embedding, nor fail because there is no model.
+        if (replay := await self.replayed(memories, request_id=request_id)) is not None:
+            return replay
         for tries_left in reversed(range(_TRIES)):
             prepared = await self._preparing.prepare(memories, vectors, truncate=truncate, deadline=deadline)
             try:
@@ -201,6 +200,15 @@ class Tenant:
                 if not tries_left:
                     raise
         raise AssertionError("the last try returns or raises")
+
+    async def replayed(self, memories: Sequence[NewMemory], *, request_id: str | None) -> WriteOutcome | None:
+        """What `write` answered to this request, if it did: the answer to a retry, whatever has become of the
+        models since. Raises InvalidInput for an id that was used for something else.
+        """
+        if request_id is None:
+            return None
+        replay = await asyncio.to_thread(self.store.replayed_write, memories, request_id=request_id)
+        return None if replay is None else await self._commits.replayed(replay)
 
     async def _commit(
         self, prepared: PreparedBatch, request_id: str | None, branch: Rung | None

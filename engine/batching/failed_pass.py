@@ -1,11 +1,16 @@
 """What a caller is told when a forward pass fails, whatever the model raised."""
 
-import traceback
+from contextlib import suppress
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from types import TracebackType
+from typing import Final
 
 from precall.engine.errors import ModelUnavailable, PrecallError
 
 OUT_OF_MEMORY = "out_of_memory"
 """``metadata["cause"]`` of a pass for which the device had too little memory."""
+
+_SUSPENDABLE: Final = CO_COROUTINE | CO_GENERATOR | CO_ASYNC_GENERATOR
 
 _KINDS_OF_MEMORY = {"MemoryError", "OutOfMemoryError"}
 """Torch's own is a ``RuntimeError``. By name, because this room knows neither torch nor ONNX Runtime."""
@@ -33,9 +38,20 @@ def failed_pass(error: BaseException, inputs: str) -> PrecallError:
     failure = _described(error, inputs)
     fault: BaseException | None = failure
     while fault is not None:
-        traceback.clear_frames(fault.__traceback__)
+        _clear_frames(fault.__traceback__)
         fault = fault.__cause__ or fault.__context__
     return failure
+
+
+def _clear_frames(passed: TracebackType | None) -> None:
+    """Only those of functions: a coroutine that another traceback of the same error runs through is waiting
+    for something, and would be ended.
+    """
+    while passed is not None:
+        if not passed.tb_frame.f_code.co_flags & _SUSPENDABLE:
+            with suppress(RuntimeError):  # still running
+                passed.tb_frame.clear()
+        passed = passed.tb_next
 
 
 def _described(error: BaseException, inputs: str) -> PrecallError:

@@ -8,7 +8,13 @@ from typing import Any, Final, NamedTuple
 import grpc.aio
 
 from precall.engine.engine import Engine
-from precall.engine.errors import InvalidInput, PermissionDenied, PrecallError, VersionNotReached
+from precall.engine.errors import (
+    FingerprintMismatch,
+    InvalidInput,
+    PermissionDenied,
+    PrecallError,
+    VersionNotReached,
+)
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
@@ -57,15 +63,21 @@ class MemoryService(MemoryServiceServicer):
         self._check_size(len(request.memories))
         tenant = await self._engine.tenant(call.principal.tenant)
         memories = self._new_memories(request.memories, tenant, call.principal)
-        vectors = _given_vectors(request.memories, tenant)
-        outcome = await tenant.write(
-            memories,
-            vectors,
-            request_id=request_id,
-            truncate=request.truncate,
-            deadline=call.deadline,
-            branch=call.principal.pinned,
-        )
+        try:
+            vectors = _given_vectors(request.memories, tenant)
+        except FingerprintMismatch:  # of what was stored already the model may have been given up since
+            outcome = await tenant.replayed(memories, request_id=request_id)
+            if outcome is None:
+                raise
+        else:
+            outcome = await tenant.write(
+                memories,
+                vectors,
+                request_id=request_id,
+                truncate=request.truncate,
+                deadline=call.deadline,
+                branch=call.principal.pinned,
+            )
         usage = await _usage(tenant, outcome)
         return memory_pb2.WriteMemoriesResponse(
             version=outcome.version,

@@ -1,5 +1,6 @@
 """What a caller is told of a failed pass, and what the failure lets go of."""
 
+import asyncio
 import gc
 import weakref
 
@@ -102,3 +103,22 @@ def test_a_failure_holds_on_to_nothing_of_its_pass(wrapped: bool) -> None:
         failure = failed_pass(error, "12 texts")
     gc.collect()
     assert failure is not None and [tensor() for tensor in seen] == [None]
+
+
+async def test_whoever_waits_in_another_traceback_of_the_same_error_goes_on_waiting() -> None:
+    """An encoder may keep its fault and raise it again: callers have caught it, and are in the middle."""
+    fault, caught, go_on = OutOfMemoryError("no block is left"), asyncio.Event(), asyncio.Event()
+
+    async def caller() -> str:
+        try:
+            raise fault
+        except OutOfMemoryError:
+            caught.set()
+            await go_on.wait()
+        return "went on"
+
+    waiting = asyncio.create_task(caller())
+    await caught.wait()
+    failed_pass(fault, "12 texts")
+    go_on.set()
+    assert await asyncio.wait_for(waiting, 10) == "went on"

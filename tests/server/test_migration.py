@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from migrating import NEW, NEXT_CARD, OLD, rows, standing, take, taken, two_mode
 from watching import watching
 
 from precall.engine.encoding.encoder import EncodedBatch, TokenizedText
-from precall.proto import admin_pb2, embedding_pb2
+from precall.proto import admin_pb2, common_pb2, embedding_pb2
 
 TEXTS = ["Dana is allergic to peanuts", "The kettle is broken", "Dana likes sailing boats"]
 QUERY = embedding_pb2.TEXT_ROLE_QUERY
@@ -291,6 +292,21 @@ async def test_vectors_are_taken_of_the_models_that_the_tenant_has(stage: Stage)
     await taken(stage, "finish")
     await refused(by(FAKE_CARD))
     assert await by(NEXT_CARD) == NEW
+
+
+async def test_a_retried_write_is_answered_although_its_model_was_given_up(stage: Stage):
+    caller = await stage.tenant("acme")
+
+    def write(request_id: str):
+        memory = common_pb2.MemoryInput(scope=scope(DANA), text="boats", vector=vector_by(FAKE_CARD, "boats"))
+        return caller("MemoryService/WriteMemories", memories=[memory], request_id=request_id)
+
+    first_id = str(uuid.uuid4())
+    first = await write(first_id)
+    await taken(stage, "start", "switch", "finish")
+    again = await write(first_id)
+    assert again.replayed and (again.version, again.written) == (first.version, first.written)
+    assert (await failure_of(write(str(uuid.uuid4())))).reason == "MODEL_FINGERPRINT_MISMATCH"
 
 
 async def test_streams_end_and_the_next_ones_are_of_the_new_model(stage: Stage):
