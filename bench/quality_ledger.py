@@ -8,6 +8,7 @@ import numpy as np
 from precall.engine.encoding.encoder import TokenizedText
 from precall.engine.encoding.reranker import RerankedBatch, Reranker, RerankerCard
 from precall.engine.errors import PrecallError
+from precall.scoring.query_terms import QueryTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class PairLedger:
     def card(self) -> RerankerCard:
         return self._reranker.card
 
-    def search_share(self, terms: int) -> float:
-        return self._reranker.search_share(terms)
+    def search_share(self, asked: QueryTerms) -> float:
+        return self._reranker.search_share(asked)
 
     def tokenize(
         self,

@@ -74,25 +74,24 @@ def judge_candidates(encoded: EncodedSet, reranker: Reranker) -> JudgedSet:
     fast = score_fast(encoded)
     best = np.argsort(-fast, axis=1, kind="stable")[:, :DEFAULT_CANDIDATES]
     statistics = keyword_index(encoded.labelled).statistics()
-    terms = [QueryTerms.of(query.text).terms for query in encoded.labelled.queries]
+    asked = [QueryTerms.of(query.text) for query in encoded.labelled.queries]
     pairs = [
         reranker.tokenize(
             query.text,
             encoded.labelled.memories[row],
             truncate=True,
-            term_weights=statistics.weights(its_terms),
+            term_weights=statistics.weights(terms.terms),
         )
-        for query, its_terms, rows in zip(encoded.labelled.queries, terms, best, strict=True)
+        for query, terms, rows in zip(encoded.labelled.queries, asked, best, strict=True)
         for row in rows.tolist()
     ]
-    counts = [len(its_terms) for its_terms in terms]
     return JudgedSet(
         encoded.labelled,
         best,
         np.take_along_axis(fast, best, axis=1),
         reranker.score(pairs).scores.reshape(best.shape),
-        np.array(counts, np.float32)[:, None],
-        np.array([reranker.search_share(count) for count in counts], np.float32)[:, None],
+        np.array([len(terms.terms) for terms in asked], np.float32)[:, None],
+        np.array([reranker.search_share(terms) for terms in asked], np.float32)[:, None],
     )
 
 

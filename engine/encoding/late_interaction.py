@@ -26,6 +26,7 @@ from precall.engine.encoding.scores import finite_scores
 from precall.engine.encoding.token_export import ensure_token_export
 from precall.engine.encoding.token_graph import TokenGraph
 from precall.engine.errors import ConfigurationError, InvalidInput
+from precall.scoring.query_terms import QueryTerms
 
 POSITIONS = 512
 """Tokens that the model has a place for."""
@@ -90,9 +91,12 @@ class LateInteractionReranker:
     def card(self) -> RerankerCard:
         return self._card
 
-    def search_share(self, terms: int) -> float:
-        """Falls with the square of the terms beyond `_FEW_TERMS`."""
-        return SEARCH_SHARE * min(1.0, _FEW_TERMS / max(terms, 1)) ** 2
+    def search_share(self, asked: QueryTerms) -> float:
+        """Falls with the square of the terms beyond `_FEW_TERMS`, and with the share of terms in scripts that
+        the model does not read: of those it can only compare letters.
+        """
+        falling = min(1.0, _FEW_TERMS / max(len(asked.terms), 1)) ** 2
+        return SEARCH_SHARE * falling * (1.0 - asked.share_outside(MINILM_CARD.scripts))
 
     def tokenize(
         self,

@@ -15,6 +15,7 @@ from precall.engine.encoding.scores import finite_scores
 from precall.engine.encoding.torch_attention import PackedTensors, choose_attention
 from precall.engine.encoding.torch_device import Placement
 from precall.engine.encoding.torch_runner import PackedRunner
+from precall.scoring.query_terms import QueryTerms
 
 
 class Qwen3Reranker:
@@ -42,7 +43,7 @@ class Qwen3Reranker:
     def card(self) -> RerankerCard:
         return self._pairs.card
 
-    def search_share(self, terms: int) -> float:
+    def search_share(self, asked: QueryTerms) -> float:
         """The same for every query."""
         return SEARCH_SHARE
 

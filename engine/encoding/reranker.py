@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from precall.engine.encoding.encoder import TokenizedText
 from precall.engine.errors import PrecallError
+from precall.scoring.query_terms import QueryTerms
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class Reranker(Protocol):
     @property
     def card(self) -> RerankerCard: ...
 
-    def search_share(self, terms: int) -> float:
-        """Share of its score in the relevance of an ACCURATE search, in [0, 1], for a query of so many
-        distinct keyword terms; the fused relevance of the search's own legs has the rest.
+    def search_share(self, asked: QueryTerms) -> float:
+        """Share of its score in the relevance of an ACCURATE search, in [0, 1], for a query of these terms;
+        the fused relevance of the search's own legs has the rest.
         """
         ...
 

@@ -13,6 +13,7 @@ from precall.engine.encoding.vllm_arguments import engine_arguments
 from precall.engine.encoding.vllm_engine import VllmEngine
 from precall.engine.encoding.vllm_library import VllmLibrary
 from precall.engine.encoding.vllm_settings import VllmSettings
+from precall.scoring.query_terms import QueryTerms
 
 
 class VllmReranker:
@@ -56,7 +57,7 @@ class VllmReranker:
     def card(self) -> RerankerCard:
         return self._pairs.card
 
-    def search_share(self, terms: int) -> float:
+    def search_share(self, asked: QueryTerms) -> float:
         """The same for every query."""
         return SEARCH_SHARE
 

@@ -14,6 +14,7 @@ from precall.engine.index.partition import Partition
 from precall.engine.retrieval.query import Hit, Query
 from precall.engine.retrieval.reranking import Reranking, RerankQueue
 from precall.engine.retrieval.search import search, weigh_terms
+from precall.scoring.query_terms import QueryTerms
 
 DEFAULT_CANDIDATES: Final = 100
 
@@ -91,7 +92,11 @@ class AccurateSearch:
             )
             rerankings.append(reranking)
             scores = _scores(reranking)
-            judged += [self._judged(hit, score, each.query) for hit, score in zip(hits, scores, strict=True)]
+            reranker_share = self._queue.search_share(QueryTerms.of(each.text))
+            judged += [
+                _judged(hit, score, each.query, reranker_share)
+                for hit, score in zip(hits, scores, strict=True)
+            ]
         return AccurateAnswer(
             _standing(partitions, _ordered(judged), limit),
             sum(reranking.tokenize_seconds for reranking in rerankings),
@@ -99,12 +104,12 @@ class AccurateSearch:
             sum(reranking.device_seconds for reranking in rerankings),
         )
 
-    def _judged(self, hit: Hit, rerank: float, query: Query) -> Hit:
-        share = self._queue.search_share(len(set(query.terms)))
-        fused = hit.score.relevance
-        relevance = (1 - share) * fused + share * rerank
-        total = hit.score.total + query.weights.relevance * (relevance - fused)
-        return replace(hit, score=replace(hit.score, relevance=relevance, total=total), rerank=rerank)
+
+def _judged(hit: Hit, rerank: float, query: Query, share: float) -> Hit:
+    fused = hit.score.relevance
+    relevance = (1 - share) * fused + share * rerank
+    total = hit.score.total + query.weights.relevance * (relevance - fused)
+    return replace(hit, score=replace(hit.score, relevance=relevance, total=total), rerank=rerank)
 
 
 def _scores(reranking: Reranking) -> list[float]:

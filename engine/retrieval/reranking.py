@@ -21,6 +21,7 @@ from precall.engine.memory.memory import MAX_TEXT_CHARACTERS
 from precall.engine.retrieval.pair_reading import PairingOptions, PairReading
 from precall.engine.retrieval.reranker_device import RerankerDevice, RerankerPass
 from precall.engine.retrieval.worker_thread import WorkerThread
+from precall.scoring.query_terms import QueryTerms
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,9 @@ class RerankQueue:
     def card(self) -> RerankerCard:
         return self._reranker.card
 
-    def search_share(self, terms: int) -> float:
+    def search_share(self, asked: QueryTerms) -> float:
         """As ``Reranker.search_share``."""
-        return self._reranker.search_share(terms)
+        return self._reranker.search_share(asked)
 
     @property
     def waiting_characters(self) -> int:

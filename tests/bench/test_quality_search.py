@@ -16,6 +16,7 @@ from precall.bench.quality_vectors import VectorCache
 from precall.engine.encoding.encoder import TokenizedText, TokenUsage
 from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
 from precall.engine.errors import InvalidInput, NumericsError
+from precall.scoring.query_terms import QueryTerms
 from tests.fakes.encoder import FakeEncoder
 
 
@@ -31,7 +32,7 @@ class NumberReranker:
         self.calls = 0
         self.failing: set[str] = set()
 
-    def search_share(self, terms: int) -> float:
+    def search_share(self, asked: QueryTerms) -> float:
         return self.share
 
     def tokenize(

@@ -61,4 +61,4 @@ def test_what_is_judged_are_the_candidates_of_fast(tmp_path: Path) -> None:
     assert made.candidates.shape == (1, 100) and made.candidates[0, 0] == 7
     assert made.fast.tolist() == [sorted(fast[0].tolist(), reverse=True)[:100]]
     assert made.judged.shape == (1, 100) and made.terms.tolist() == [[3.0]]
-    assert made.shipped.tolist() == [[pytest.approx(WordReranker().search_share(3))]]
+    assert made.shipped.tolist() == [[0.5]]

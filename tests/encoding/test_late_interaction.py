@@ -24,6 +24,7 @@ from precall.engine.errors import (
     NumericsError,
     TextTooLong,
 )
+from precall.scoring.query_terms import QueryTerms
 
 LIMIT = CARD.max_tokens
 QUERY = "What food must Dana avoid?"
@@ -310,5 +311,12 @@ def test_how_much_a_word_counts():
 
 
 def test_the_longer_a_query_the_less_its_score_counts_in_a_search(reranker):
-    shares = [reranker.search_share(terms) for terms in (0, 1, 3, 6, 30)]
+    queries = [QueryTerms(("x",) * terms, ("latin",) * terms) for terms in (0, 1, 3, 6, 30)]
+    shares = [reranker.search_share(query) for query in queries]
     assert shares == pytest.approx([0.7, 0.7, 0.7, 0.7 / 4, 0.7 / 100])
+
+
+def test_it_judges_no_words_that_the_model_cannot_read(reranker):
+    queries = ("चाय कहाँ है", "chai kahan hai", "tea चाय", "tea 7")
+    shares = [reranker.search_share(QueryTerms.of(query)) for query in queries]
+    assert shares == pytest.approx([0.0, 0.0, 0.35, 0.7])

@@ -7,6 +7,7 @@ import numpy as np
 from precall.engine.encoding.encoder import TokenizedText, TokenUsage
 from precall.engine.encoding.reranker import RerankedBatch, RerankerCard
 from precall.engine.errors import InvalidInput, TextTooLong
+from precall.scoring.query_terms import QueryTerms
 
 WORD_CARD = RerankerCard("word", "1", "0" * 64, 8, "{instruction}{query}{document}", "find")
 
@@ -22,7 +23,7 @@ class WordReranker:
     def __init__(self) -> None:
         self.fault: Exception | None = None
 
-    def search_share(self, terms: int) -> float:
+    def search_share(self, asked: QueryTerms) -> float:
         return 0.5
 
     def tokenize(

@@ -33,6 +33,7 @@ from precall.engine.retrieval.query import Hit, Leg, Query
 from precall.engine.retrieval.reranking import RerankingSettings, RerankQueue
 from precall.engine.retrieval.search import search_fast
 from precall.scoring.keyword import inverse_document_frequency
+from precall.scoring.query_terms import QueryTerms
 from precall.scoring.ranking import RankingWeights
 from precall.scoring.terms import analyze
 from tests.fakes.memories import ACME, DANA, NOW, clustered, indexed
@@ -58,8 +59,8 @@ class TableReranker:
         self.gate.set()
         self.entered = threading.Event()
 
-    def search_share(self, terms: int) -> float:
-        self.terms_told.append(terms)
+    def search_share(self, asked: QueryTerms) -> float:
+        self.terms_told.append(len(asked.terms))
         return self.share
 
     def tokenize(
