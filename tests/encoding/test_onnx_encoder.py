@@ -3,6 +3,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -208,8 +209,11 @@ def test_the_background_worker_gives_the_same_vectors(encoder: OnnxEncoder) -> N
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows the priority of a single thread")
 def test_the_background_worker_gives_way_and_its_caller_does_not(encoder: OnnxEncoder) -> None:
     def priorities() -> dict[int, int]:
-        tasks = [int(path.name) for path in Path("/proc/self/task").iterdir()]
-        return {task: os.getpriority(os.PRIO_PROCESS, task) for task in tasks}
+        found = {}
+        for task in [int(path.name) for path in Path("/proc/self/task").iterdir()]:
+            with suppress(ProcessLookupError):  # a thread of an earlier test has ended meanwhile
+                found[task] = os.getpriority(os.PRIO_PROCESS, task)
+        return found
 
     own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     before = priorities()

@@ -17,6 +17,10 @@ COMPOUND = [
         "Where does Dana live, what does Eli drink and who is Bob Marley's wife?",
         ("Where does Dana live", "what does Eli drink", "who is Bob Marley's wife?"),
     ),
+    (
+        "Where does Dr. Rao live in St. Louis and what does Eli drink?",
+        ("Where does Dr. Rao live in St. Louis", "what does Eli drink?"),
+    ),
     ("Did Anna marry Bob and did Carl leave Rome", ("Did Anna marry Bob", "did Carl leave Rome")),
     ("Dana's allergies; Eli's birthday party", ("Dana's allergies", "Eli's birthday party")),
     (
@@ -48,6 +52,8 @@ WHOLE = [
     "When did Dana meet people on a hike and have a bad time?",
     "Was September a good month for Nate and Joanna? Answer yes or no.",
     "I plan a trip to Pune. What food does Dana like? Any allergies?",
+    "Today we learned to bake. What does Dana eat? Where does Eli work?",
+    "今天我们学了烤面包。达娜住在哪里\uff1f伊莱喝什么茶\uff1f",
     "राम और श्याम पुणे में कब मिले?",
     "Dana prefers tea and lives in Pune",
     "What is tea? and " * 200,
