@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from precall.cli.connection import (
+    ADMIN_KEY_SOURCES,
+    DEFAULT_DATA_DIR,
     DEFAULT_TARGET,
     AdminKey,
     DataDir,
     Target,
     call_server,
+    next_command,
     require_admin_key,
 )
-from precall.cli.tenants import DEFAULT_DATA_DIR, TenantId
+from precall.cli.tenants import TenantId
 
 if TYPE_CHECKING:
     from precall.proto import admin_pb2
@@ -77,7 +80,8 @@ def restore(
         name = tenant or snapshot.settings.tenant_id
     with TenantRegistry(data_dir / TENANTS_FOLDER) as registry:
         registry.restore(file, name, sha256=sha256, fingerprint=model_fingerprint)
-    typer.echo(f"restored tenant {name}; `precall tenants keys create {name}` makes a key for it")
+    key_command = next_command(f"tenants keys create {name}", data_dir=data_dir)
+    typer.echo(f"restored tenant {name}; once a server serves it, {key_command} makes a key for it")
 
 
 def _back_up(target: str, key: str, tenant: str, folder: str) -> "admin_pb2.BackUpTenantResponse":
@@ -92,4 +96,5 @@ def _back_up(target: str, key: str, tenant: str, folder: str) -> "admin_pb2.Back
         target,
         key,
         lambda transport, _: transport.call(method, request, deadline_seconds=BACKUP_SECONDS, retry=False),
+        key_sources=ADMIN_KEY_SOURCES,
     )

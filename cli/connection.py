@@ -1,6 +1,8 @@
 """How a command finds the server and the key it calls with, and how it calls."""
 
 import asyncio
+import os
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 DEFAULT_TARGET = "127.0.0.1:50051"
+DEFAULT_DATA_DIR = Path("precall-data")
+TENANT_KEY_SOURCES = "--api-key or PRECALL_API_KEY"
+ADMIN_KEY_SOURCES = "--api-key, PRECALL_ADMIN_KEY, or --data-dir (its admin.key must be this server's)"
 REACH_SECONDS = 10.0
 WRITE_SECONDS = 120.0
 """A batch of long texts takes a small server its time."""
@@ -42,12 +47,26 @@ DataDir = Annotated[
 ]
 
 
-def require_key(api_key: str | None) -> str:
+def next_command(command: str, *, target: str = DEFAULT_TARGET, data_dir: Path = DEFAULT_DATA_DIR) -> str:
+    """A command to print, in backquotes, that reaches the server which this one reached.
+
+    What was given as a flag is repeated; what stands in the environment holds for the next command too.
+    """
+    for flag, variable, value, default in (
+        ("--target", "PRECALL_TARGET", target, DEFAULT_TARGET),
+        ("--data-dir", "PRECALL_DATA_DIR", str(data_dir), str(DEFAULT_DATA_DIR)),
+    ):
+        if value != (os.environ.get(variable) or default):
+            command += f" {flag} {shlex.quote(value)}"
+    return f"`precall {command}`"
+
+
+def require_key(api_key: str | None, target: str = DEFAULT_TARGET) -> str:
     """Raises CommandFailed."""
     if not api_key:
         raise CommandFailed(
             "an API key is needed: pass --api-key, or set PRECALL_API_KEY "
-            "(`precall tenants keys create TENANT` makes one)"
+            f"({next_command('tenants keys create TENANT', target=target)} makes one)"
         )
     return api_key
 
@@ -72,14 +91,19 @@ def require_admin_key(api_key: str | None, data_dir: Path) -> str:
 
 
 def call_server(
-    target: str, api_key: str, work: "Callable[[Transport, ClientOptions], Awaitable[ResultT]]"
+    target: str,
+    api_key: str,
+    work: "Callable[[Transport, ClientOptions], Awaitable[ResultT]]",
+    *,
+    key_sources: str = TENANT_KEY_SOURCES,
 ) -> ResultT:
-    """Run ``work`` on a connection of its own. Raises the errors of the client's tree.
+    """Run ``work`` on a connection of its own. Raises CommandFailed and the errors of the client's tree.
 
-    A command makes calls and keeps no conversation, so it needs the client's calls and not its streams.
+    ``key_sources``: where the key came from, for the message that the server does not take it. A command
+    makes calls and keeps no conversation, so it needs the client's calls and not its streams.
     """
     # Imported here: gRPC takes longer to load than --help may take.
-    from precall.client import ClientOptions, Unavailable
+    from precall.client import ClientOptions, Unauthenticated, Unavailable
     from precall.client.methods import Method
     from precall.client.transport import Transport
     from precall.proto import embedding_pb2
@@ -99,6 +123,10 @@ def call_server(
                 raise CommandFailed(
                     f"no server answers at {target} ({error}): start one with `precall serve`, "
                     "or pass --target"
+                ) from error
+            except Unauthenticated as error:
+                raise CommandFailed(
+                    f"the server at {target} takes no such API key, or takes it no more: check {key_sources}"
                 ) from error
             return await work(transport, options)
         finally:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from precall.cli.connection import DataDir
+from precall.cli.connection import DEFAULT_DATA_DIR, DataDir
 from precall.cli.failure import CommandFailed
-from precall.cli.tenants import DEFAULT_DATA_DIR
 
 if TYPE_CHECKING:
     from precall.engine.memory.memory import IndexedMemory, Source

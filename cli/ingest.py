@@ -48,12 +48,14 @@ def ingest(
 
     A line is an object with `text` and, where wanted, scope, kind, key, id, importance, confidence,
     event_time, said_time, valid_from, valid_until, expires_at, source, questions, metadata, pinned.
-    What `precall export` wrote is such a file; its vectors are used where the server's model made them.
+
+    `source` is an object with conversation_id, turn_id, uri and memory_ids, each where wanted. What
+    `precall export` wrote is such a file; its vectors are used where the server's model made them.
 
     Running it again after an interruption writes what is missing and nothing twice.
     """
     default_scope = parse_scope(scope)
-    key = require_key(api_key)
+    key = require_key(api_key, target)
     # Imported here: gRPC and pydantic take longer to load than --help may take.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -78,19 +80,34 @@ def ingest(
                 advance=lambda count: progress.advance(task, count),
             ),
         )
-    cut = f", {outcome.cut} of them indexed by their beginning" if outcome.cut else ""
-    anew = f", {outcome.other_models} of them embedded anew" if outcome.other_models else ""
-    typer.echo(f"{len(lines)} memories are stored{cut}{anew}")
+    typer.echo(_stored(outcome.lines) + outcome.remarks())
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """``cut``: texts of which the beginning alone is indexed. ``other_models``: lines whose vector was not
-    used, for a model made it that is not the server's.
+    """``lines`` of a file, all stored now. ``replayed``: those that an earlier try has written.
+
+    ``cut``: texts of which the beginning alone is indexed. ``other_models``: lines whose vector was not used,
+    for a model made it that is not the server's; they were embedded anew, unless they were written before.
     """
 
+    lines: int
+    replayed: int
     cut: int
     other_models: int
+
+    def remarks(self) -> str:
+        """What is to be said beside how many there are; often nothing."""
+        remarks: list[str] = []
+        if self.replayed == self.lines:
+            remarks.append("all by an earlier try: nothing was written now (--again writes them once more)")
+        elif self.replayed:
+            remarks.append(f"{self.replayed} of them by an earlier try")
+        if self.cut:
+            remarks.append(f"{self.cut} of them indexed by their beginning")
+        if self.other_models and self.replayed < self.lines:
+            remarks.append(f"{self.other_models} of them embedded anew")
+        return "".join(f", {remark}" for remark in remarks)
 
 
 async def write_batches(
@@ -110,7 +127,7 @@ async def write_batches(
     from precall.client.methods import WRITE_MEMORIES
 
     usable = await usable_vectors(transport, options, [line for batch in batches for line in batch.lines])
-    cut = done = 0
+    cut = done = replayed = 0
     for batch in batches:
         try:
             message = batch_message(
@@ -128,8 +145,9 @@ async def write_batches(
             raise CommandFailed(_explained(error.message, batch, done)) from error
         cut += sum(written.usage.truncated for written in response.written)
         done += len(batch.lines)
+        replayed += len(batch.lines) if response.replayed else 0
         advance(len(batch.lines))
-    return Ingested(cut, usable.of_other_models)
+    return Ingested(done, replayed, cut, usable.of_other_models)
 
 
 def cut_into_batches(lines: "Sequence[MemoryLine]", *, salt: str = "") -> "list[Batch]":
@@ -169,5 +187,9 @@ def _explained(message: str, batch: Batch, done: int) -> str:
         message = message[: position.start()] + line + message[position.end() :]
     else:
         message = f"lines {batch.lines[0].number} to {batch.lines[-1].number}: {message}"
-    stored = f" ({done} memories are stored; running it again writes none of them twice)" if done else ""
+    stored = f" ({_stored(done)}; running it again writes nothing twice)" if done else ""
     return f"{message}{stored}"
+
+
+def _stored(count: int) -> str:
+    return "1 memory is stored" if count == 1 else f"{count} memories are stored"

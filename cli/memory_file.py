@@ -160,6 +160,10 @@ def _fault(error: ValidationError) -> str:
     if fault["type"] == "json_invalid":
         detail = str(fault["msg"]).removeprefix("Invalid JSON: ").replace(" line 1", "")
         return f"it is no JSON object: {detail}"
+    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+        if where in SourceFields.model_fields:
+            return f'{where}: put it into "source", as in "source": {{"{where}": ...}}'
+        return f"{where}: there is no such field; the fields are {', '.join(MemoryFields.model_fields)}"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 

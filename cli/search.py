@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from precall.cli.connection import DEFAULT_TARGET, ApiKey, Target, call_server, require_key
-from precall.cli.scope import ScopeOption, parse_scope
+from precall.cli.scope import ScopeOption, parse_metadata, parse_scope
 
 if TYPE_CHECKING:
+    from precall.client import MemoryFilter
     from precall.proto import retrieval_pb2
 
 DEADLINE_SECONDS = 30.0
+_MOMENT_FORMATS = ["%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 
 
 def search(
@@ -23,29 +25,69 @@ def search(
     accurate: Annotated[
         bool, typer.Option("--accurate", help="Have the server's reranker judge more candidates: slower.")
     ] = False,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only memories of this kind, e.g. preference; repeat it for several kinds."),
+    ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="Only memories with this metadata; repeated: with all of them."
+        ),
+    ] = None,
+    event_from: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=_MOMENT_FORMATS, metavar="MOMENT", help="Only what happened at this moment or after it."
+        ),
+    ] = None,
+    event_until: Annotated[
+        datetime | None,
+        typer.Option(formats=_MOMENT_FORMATS, metavar="MOMENT", help="Only what happened before it."),
+    ] = None,
     as_of: Annotated[
         datetime | None,
         typer.Option(
-            formats=["%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"],
-            help="Answer as the memories stood at this moment (UTC unless it says otherwise).",
+            formats=_MOMENT_FORMATS,
+            metavar="MOMENT",
+            help="Answer what would have been answered then: nothing that was written later counts, and what "
+            "was replaced later still stands (what was deleted since is gone).",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     target: Target = DEFAULT_TARGET,
     api_key: ApiKey = None,
 ) -> None:
-    """Search a scope's memories and show what each result's score is made of."""
+    """Search a scope's memories and show what each result's score is made of.
+
+    A MOMENT is a date (2026-03-01) or a date and a time (2026-03-01T14:30:00+05:30), of UTC unless it says
+    otherwise.
+    """
     levels = parse_scope(scope)
     if not levels:
-        raise typer.BadParameter("name the rung to search from, e.g. --scope user=dana", param_hint="--scope")
+        raise typer.BadParameter(
+            "name the rung to search from, from the ladder's top: --scope customer=acme --scope user=dana",
+            param_hint="--scope",
+        )
+    entries = parse_metadata(metadata)
+    key = require_key(api_key, target)
+    # Imported here: gRPC takes longer to load than --help may take.
+    from precall.client import MemoryFilter
+
     response = _search(
         target,
-        require_key(api_key),
+        key,
         text,
         levels,
         limit=limit,
         truncate=truncate,
         accurate=accurate,
+        asked=MemoryFilter(
+            kinds=kind or (),
+            metadata=entries,
+            event_from=_in_utc(event_from),
+            event_until=_in_utc(event_until),
+        ),
         as_of=_in_utc(as_of),
     )
     if as_json:
@@ -63,10 +105,11 @@ def _search(
     limit: int,
     truncate: bool,
     accurate: bool,
+    asked: "MemoryFilter",
     as_of: datetime | None,
 ) -> "retrieval_pb2.SearchResponse":
-    # Imported here: gRPC takes longer to load than --help may take.
     from precall.client import arguments, convert
+    from precall.client.filter import filter_to_wire
     from precall.client.methods import SEARCH
     from precall.proto import retrieval_pb2
 
@@ -75,6 +118,7 @@ def _search(
         query=arguments.text(text, "the text"),
         limit=limit,
         truncate=truncate,
+        filter=filter_to_wire(asked),
         mode=retrieval_pb2.SEARCH_MODE_ACCURATE if accurate else retrieval_pb2.SEARCH_MODE_FAST,
     )
     if as_of is not None:

@@ -106,11 +106,14 @@ def serve(
     from precall.server.app import serve as run
     from precall.server.descriptors import raise_descriptor_limit
     from precall.server.logging import configure_logging
-    from precall.server.settings import ServerSettings
+    from precall.server.settings import ServerSettings, unknown_variables
 
     settings = ServerSettings.load(flags, config)
     raise_descriptor_limit(settings.max_open_files)
     configure_logging(settings.log_level, settings.log_format)
+    for variable, resembled in unknown_variables(os.environ).items():
+        meant = {"meant": resembled} if resembled else {}
+        structlog.get_logger("precall").warning("variable is no setting", variable=variable, **meant)
 
     def announce(endpoints: Endpoints) -> None:
         structlog.get_logger("precall").info(

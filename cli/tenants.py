@@ -1,19 +1,22 @@
 """`precall tenants`: make, see and destroy tenants and their keys."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from precall.cli.connection import (
+    ADMIN_KEY_SOURCES,
+    DEFAULT_DATA_DIR,
     DEFAULT_TARGET,
     AdminKey,
     DataDir,
     Target,
     call_server,
+    next_command,
     require_admin_key,
 )
+from precall.cli.failure import CommandFailed
 from precall.cli.scope import parse_scope
 
 if TYPE_CHECKING:
@@ -28,7 +31,6 @@ keys = typer.Typer(name="keys", help="API keys of a tenant.", no_args_is_help=Tr
 tenants.add_typer(keys)
 
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="Lower-case letters, digits, '-' and '_'.")]
-DEFAULT_DATA_DIR = Path("precall-data")
 
 
 @tenants.command("create")
@@ -44,8 +46,17 @@ def create(
 ) -> None:
     """Make a tenant. Its ladder is fixed for its life."""
     key = require_admin_key(api_key, data_dir)
-    made = administer(target, key, lambda admin: admin.create_tenant(tenant, ladder=level or ()))
+    key_command = next_command(f"tenants keys create {tenant}", target=target, data_dir=data_dir)
+    # Imported here: gRPC takes longer to load than --help may take.
+    from precall.client import AlreadyExists
+
+    try:
+        made = administer(target, key, lambda admin: admin.create_tenant(tenant, ladder=level or ()))
+    except AlreadyExists as error:
+        shown = next_command(f"tenants show {tenant}", target=target, data_dir=data_dir)
+        raise CommandFailed(f"{error}: {shown} describes it, {key_command} makes a key for it") from error
     typer.echo(f"made tenant {made.id} with the ladder {' > '.join(made.ladder)}")
+    typer.echo(f"next: {key_command} makes a key for it", err=True)
 
 
 @tenants.command("list")
@@ -175,4 +186,9 @@ def administer(target: str, api_key: str, call: "Callable[[Admin], Awaitable[Res
     """One call as an admin. Raises the errors of the client's tree."""
     from precall.client.admin import Admin
 
-    return call_server(target, api_key, lambda transport, options: call(Admin(transport, options)))
+    return call_server(
+        target,
+        api_key,
+        lambda transport, options: call(Admin(transport, options)),
+        key_sources=ADMIN_KEY_SOURCES,
+    )

@@ -40,6 +40,7 @@ from precall.client.errors import (
 )
 from precall.client.fake import FakeAsyncClient, FakeClient
 from precall.client.fake_session import FakeAsyncSession, FakeObservation
+from precall.client.filter import MemoryFilter
 from precall.client.interface import AsyncClientInterface, AsyncMemoriesInterface, AsyncSessionInterface
 from precall.client.memory import (
     MEMORY_KINDS,
@@ -102,6 +103,7 @@ __all__ = [
     "LocalEncoding",
     "Memory",
     "MemoryDraft",
+    "MemoryFilter",
     "MemoryPage",
     "MemorySource",
     "Migration",

@@ -96,12 +96,10 @@ def draft_to_wire(draft: MemoryDraft, scope: common_pb2.Scope) -> common_pb2.Mem
         raise InvalidInput(f"a memory must be a MemoryDraft, not {type(draft).__name__}")
     if not arguments.text(draft.text, "text").strip():
         raise InvalidInput("text is empty")
-    if arguments.text(draft.kind, "kind") not in _KIND_TO_WIRE:
-        raise InvalidInput(f"kind {draft.kind!r} is unknown, use one of {', '.join(MEMORY_KINDS)}")
     message = common_pb2.MemoryInput(
         id=arguments.uuid_text(draft.id, "id") if draft.id else "",
         scope=scope,
-        kind=_KIND_TO_WIRE[draft.kind],
+        kind=kind_to_wire(draft.kind),
         text=draft.text,
         key=arguments.text(draft.key, "key"),
         source=_source_to_wire(draft.source),
@@ -120,6 +118,13 @@ def draft_to_wire(draft: MemoryDraft, scope: common_pb2.Scope) -> common_pb2.Mem
         if moment is not None:
             getattr(message, name).CopyFrom(moment_to_wire(moment, name=name))
     return message
+
+
+def kind_to_wire(kind: str) -> str:
+    """Raises InvalidInput for a kind that there is not."""
+    if arguments.text(kind, "kind") not in _KIND_TO_WIRE:
+        raise InvalidInput(f"kind {kind!r} is unknown, use one of {', '.join(MEMORY_KINDS)}")
+    return _KIND_TO_WIRE[kind]
 
 
 def _source_to_wire(source: MemorySource) -> common_pb2.Source:

@@ -229,6 +229,12 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> PrecallError:
         return InvalidInput(
             f"{message}: split the request, or raise max_message_bytes where it was refused", code=code
         )
+    if kind is Unauthenticated:
+        # The server speaks of what its wire is sent; a caller has an argument and a variable to look at.
+        message = (
+            "the server takes no such API key, or takes it no more: check api_key "
+            "(on the command line --api-key, PRECALL_API_KEY)"
+        )
     if issubclass(kind, Overloaded):
         return kind(
             message,

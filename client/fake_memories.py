@@ -6,6 +6,7 @@ from datetime import datetime
 from precall.client import arguments
 from precall.client.errors import InvalidInput, NotSupported
 from precall.client.fake_store import FakeStore
+from precall.client.filter import MemoryFilter, filter_to_wire
 from precall.client.memory import (
     Forgotten,
     ForgottenScope,
@@ -54,14 +55,18 @@ class FakeMemories:
         *,
         page_size: int = 100,
         page_token: str = "",
+        filter: MemoryFilter | None = None,
         include_history: bool = False,
         as_of: datetime | None = None,
     ) -> MemoryPage:
         """The page token is the number of memories that came before."""
         if as_of is not None:
             raise NotSupported("the fake keeps no past to list")
+        filter_to_wire(filter)
         self._check()
-        memories = self._store.on_rung(scope, include_history=include_history)
+        asked = filter or MemoryFilter()
+        on_rung = self._store.on_rung(scope, include_history=include_history)
+        memories = [memory for memory in on_rung if asked.admits(memory)]
         first = int(page_token or 0)
         last = first + (page_size or 100)
         return MemoryPage(

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -13,9 +13,10 @@ from precall.client import arguments
 from precall.client.errors import ClientClosed, PrecallError
 from precall.client.fake_memories import FakeMemories
 from precall.client.fake_store import FakeStore
+from precall.client.filter import MemoryFilter
 from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
 from precall.client.observation import Role, check_observation, used_ids
-from precall.client.outcome import Outcome
+from precall.client.outcome import Outcome, relevant_items
 from precall.client.question import Question, check_mode, conversation
 from precall.client.read import Read, ReadDecision, ReadSource, SearchResult
 from precall.client.state import SessionState
@@ -121,6 +122,7 @@ class FakeAsyncSession:
         budget_tokens: int = 2000,
         deadline_ms: float | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
     ) -> Read:
         """From the "cache", which is complete; degraded while the pretended server is away."""
         self._check_open()
@@ -131,6 +133,7 @@ class FakeAsyncSession:
             budget_tokens=budget_tokens,
             deadline_seconds=arguments.number(deadline_ms or 0, "deadline_ms") / 1000,
             min_version=0 if min_version is None else min_version,
+            min_relevance=min_relevance,
         )
         result = self._store.search(self._scope, query, limit=limit, min_version=0, as_of=None)
         reason = self._why_degraded(question.min_version)
@@ -144,7 +147,7 @@ class FakeAsyncSession:
             reason=reason,
             degraded=bool(reason),
         )
-        return outcome.render(
+        return outcome.relevant(question.min_relevance).render(
             budget_tokens=question.budget_tokens,
             encode_seconds=0.0,
             elapsed_seconds=lambda: time.perf_counter() - started,
@@ -156,7 +159,9 @@ class FakeAsyncSession:
         *,
         limit: int = 10,
         mode: str = "fast",
+        filter: MemoryFilter | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
         as_of: datetime | None = None,
         truncate: bool = False,
         deadline_seconds: float | None = None,
@@ -169,11 +174,19 @@ class FakeAsyncSession:
             budget_tokens=0,
             deadline_seconds=0 if deadline_seconds is None else deadline_seconds,
             min_version=0 if min_version is None else min_version,
+            min_relevance=min_relevance,
+            filter=filter,
         )
         self._check()
-        return self._store.search(
-            self._scope, question.query, limit=limit, min_version=question.min_version, as_of=as_of
+        result = self._store.search(
+            self._scope,
+            question.query,
+            limit=limit,
+            min_version=question.min_version,
+            as_of=as_of,
+            filter=question.filter,
         )
+        return replace(result, items=relevant_items(result.items, question.min_relevance))
 
     async def remember(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 
 from precall.client import convert
 from precall.client.errors import AlreadyExists, InvalidScope, VersionNotReached
+from precall.client.filter import MemoryFilter
 from precall.client.memory import Forgotten, ForgottenScope, Memory, MemoryDraft, Written
 from precall.client.read import ReadItem, SearchResult
 from precall.scoring import keyword, ranking, terms
@@ -168,14 +169,22 @@ class FakeStore:
         return [each for each in self._memories.values() if each.state == "current" and _visible(each, rung)]
 
     def search(
-        self, scope: Mapping[str, str], query: str, *, limit: int, min_version: int, as_of: datetime | None
+        self,
+        scope: Mapping[str, str],
+        query: str,
+        *,
+        limit: int,
+        min_version: int,
+        as_of: datetime | None,
+        filter: MemoryFilter | None = None,
     ) -> SearchResult:
         """The best visible memories; ``as_of`` is the moment that validity and recency are counted at."""
         if min_version > self.version:
             raise VersionNotReached(f"version {min_version} is ahead of {self.version}")
         if as_of is not None:
             convert.moment_to_wire(as_of, name="as_of")
-        visible = self.visible(scope)
+        asked = filter or MemoryFilter()
+        visible = [memory for memory in self.visible(scope) if asked.admits(memory)]
         now = as_of or datetime.now(UTC)
         query_terms = terms.analyze(query)
         weights = RankingWeights().fused(Fusion.of(query_terms))

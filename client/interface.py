@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
 
+from precall.client.filter import MemoryFilter
 from precall.client.memory import (
     Forgotten,
     ForgottenScope,
@@ -60,6 +61,7 @@ class AsyncSessionInterface(Protocol):
         budget_tokens: int = 2000,
         deadline_ms: float | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
     ) -> Read: ...
 
     async def search(
@@ -68,7 +70,9 @@ class AsyncSessionInterface(Protocol):
         *,
         limit: int = 10,
         mode: str = "fast",
+        filter: MemoryFilter | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
         as_of: datetime | None = None,
         truncate: bool = False,
         deadline_seconds: float | None = None,
@@ -127,6 +131,7 @@ class AsyncMemoriesInterface(Protocol):
         *,
         page_size: int = 100,
         page_token: str = "",
+        filter: MemoryFilter | None = None,
         include_history: bool = False,
         as_of: datetime | None = None,
     ) -> MemoryPage: ...

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from precall.client import arguments, convert
 from precall.client.errors import InvalidInput
+from precall.client.filter import MemoryFilter, filter_to_wire
 from precall.client.memory import (
     Forgotten,
     ForgottenScope,
@@ -91,16 +92,18 @@ class Memories:
         *,
         page_size: int = 100,
         page_token: str = "",
+        filter: MemoryFilter | None = None,
         include_history: bool = False,
         as_of: datetime | None = None,
     ) -> MemoryPage:
-        """A page of exactly this rung, oldest first."""
+        """A page of exactly this rung, oldest first: of its memories that pass the filter."""
         request = memory_pb2.ListMemoriesRequest(
             scope=convert.scope_to_wire(scope),
             page_size=arguments.whole_number(
                 page_size, "page_size", minimum=0, maximum=arguments.MAX_PAGE_SIZE
             ),
             page_token=arguments.text(page_token, "page_token"),
+            filter=filter_to_wire(filter),
             include_history=include_history,
         )
         if as_of is not None:

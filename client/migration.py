@@ -16,9 +16,14 @@ class Migration:
 
     ``done`` of ``total`` memories, those of the past included: those with a vector of the new model, while
     it is finishing those whose old vector is gone, and when it was rolled back those whose new one is not.
-    ``overlap_at_10``: the mean share that both models' top ten have in common over ``compared_queries``; None
-    before they were compared. ``working``: the server is at work on it; else it stands until the next step.
-    ``error``: why that work stopped, or pauses; else empty.
+    ``overlap_at_10``: the mean share of the ten memories nearest to a query that both models agree on, over
+    ``compared_queries``; None before they were compared, and with ``too_few_to_compare``: no reader sees
+    enough memories for it to say anything. ``working``: the server is at work on it; else it stands until the
+    next step. ``error``: why that work stopped, or pauses; else empty.
+
+    ``texts_cut``: memories of whose text the new model read the first ``to_max_tokens`` tokens only; counted
+    since the server opened the tenant, those destroyed since among them. ``to_max_tokens`` is 0 and a model's
+    name empty where the server does not run it.
     """
 
     tenant_id: str
@@ -32,6 +37,11 @@ class Migration:
     compared_queries: int
     working: bool
     error: str
+    texts_cut: int = 0
+    to_max_tokens: int = 0
+    too_few_to_compare: bool = False
+    from_model: str = ""
+    to_model: str = ""
 
 
 def migration_from_wire(message: admin_pb2.Migration) -> Migration:
@@ -47,4 +57,9 @@ def migration_from_wire(message: admin_pb2.Migration) -> Migration:
         compared_queries=message.compared_queries,
         working=message.working,
         error=message.error,
+        texts_cut=message.texts_cut,
+        to_max_tokens=message.to_max_tokens,
+        too_few_to_compare=message.too_few_to_compare,
+        from_model=message.from_model,
+        to_model=message.to_model,
     )

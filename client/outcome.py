@@ -1,7 +1,8 @@
 """An answer before it is rendered, and its rendering."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Self
 
 from precall.client.read import Read, ReadDecision, ReadItem, ReadSource, ReadStatus
 from precall.scoring import block
@@ -26,6 +27,10 @@ class Outcome:
         if self.degraded:
             return ReadStatus.DEGRADED
         return ReadStatus.HIT if self.items else ReadStatus.EMPTY
+
+    def relevant(self, minimum: float) -> Self:
+        """The same answer without the items below ``minimum``: EMPTY when none is left."""
+        return replace(self, items=relevant_items(self.items, minimum))
 
     def render(
         self, *, budget_tokens: int, encode_seconds: float, elapsed_seconds: Callable[[], float]
@@ -54,3 +59,11 @@ class Outcome:
             truncated=self.truncated,
             elapsed_ms=elapsed_seconds() * 1000,
         )
+
+
+def relevant_items(items: Iterable[ReadItem], minimum: float) -> tuple[ReadItem, ...]:
+    """Those of at least this relevance, in their order.
+
+    A cut of what was ranked already: who ranked it, cache or server, makes no difference to it.
+    """
+    return tuple(item for item in items if item.score.relevance >= minimum)

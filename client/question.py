@@ -7,6 +7,7 @@ from uuid import UUID
 
 from precall.client import arguments
 from precall.client.errors import InvalidInput
+from precall.client.filter import MemoryFilter, filter_to_wire
 
 MAX_QUERY_CHARACTERS: Final = 20_000
 MAX_LIMIT: Final = 1000
@@ -19,7 +20,8 @@ class Question:
     """A read's arguments. Raises InvalidInput from ``__post_init__`` for what no server would answer.
 
     ``deadline_seconds`` bounds the wait for the server; 0 means: from the cache or not at all.
-    ``min_version``: the answer must reflect at least this version.
+    ``min_version``: the answer must reflect at least this version. ``min_relevance``: as in ``read``.
+    ``filter``: for the server alone, no cache answers a question that has one.
     """
 
     query: str
@@ -27,6 +29,8 @@ class Question:
     budget_tokens: int
     deadline_seconds: float
     min_version: int
+    min_relevance: float = 0.0
+    filter: MemoryFilter | None = None
 
     def __post_init__(self) -> None:
         if not arguments.text(self.query, "query").strip():
@@ -41,6 +45,9 @@ class Question:
         if not arguments.number(self.deadline_seconds, "deadline") >= 0:
             raise InvalidInput(f"the deadline is {self.deadline_seconds:g} s, it must be 0 or more")
         arguments.version(self.min_version)
+        if not 0.0 <= arguments.number(self.min_relevance, "min_relevance") <= 1.0:
+            raise InvalidInput(f"min_relevance must lie between 0 and 1, it is {self.min_relevance}")
+        filter_to_wire(self.filter)
 
 
 def check_mode(mode: str) -> None:

@@ -17,7 +17,10 @@ class ReadSource(StrEnum):
 
 
 class ReadStatus(StrEnum):
-    """HIT: something was found. EMPTY: there is nothing. DEGRADED: see ``Read.reason``."""
+    """HIT: there are memories. It does not say that they fit the query: the best of what there is comes back,
+    however little it has to do with it, unless ``min_relevance`` draws a line. EMPTY: there is nothing, or
+    nothing as relevant as that. DEGRADED: see ``Read.reason``.
+    """
 
     HIT = "hit"
     EMPTY = "empty"

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -24,9 +24,10 @@ from precall.client.errors import (
     Unauthenticated,
     Unavailable,
 )
+from precall.client.filter import filter_to_wire
 from precall.client.lookup import FoundItem
 from precall.client.methods import SEARCH
-from precall.client.outcome import Outcome
+from precall.client.outcome import Outcome, relevant_items
 from precall.client.question import Question
 from precall.client.read import Read, ReadDecision, ReadItem, ReadSource, SearchResult
 from precall.client.subscription import Subscription
@@ -104,7 +105,7 @@ class Reader:
                 raise
             except PrecallError as error:
                 outcome = self._without_server(question, encoded, error)
-        return outcome.render(
+        return outcome.relevant(question.min_relevance).render(
             budget_tokens=question.budget_tokens,
             encode_seconds=encoded.seconds,
             elapsed_seconds=lambda: self._clock.elapsed() - started,
@@ -118,7 +119,8 @@ class Reader:
         if as_of is not None:
             request.as_of.CopyFrom(convert.moment_to_wire(as_of, name="as_of"))
         response = await self._transport.call(SEARCH, request, deadline_seconds=question.deadline_seconds)
-        return convert.search_from_wire(response, now=self._now())
+        result = convert.search_from_wire(response, now=self._now())
+        return replace(result, items=relevant_items(result.items, question.min_relevance))
 
     async def close(self) -> None:
         for probe in self._probes:
@@ -245,6 +247,7 @@ class Reader:
             limit=question.limit,
             min_version=question.min_version,
             truncate=truncate,
+            filter=filter_to_wire(question.filter),
         )
 
     def _probe_soon(self, question: Question) -> None:

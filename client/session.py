@@ -13,6 +13,7 @@ from precall.client.circuit import Circuit
 from precall.client.clock import Clock
 from precall.client.encoder_supply import EncoderSupply
 from precall.client.errors import ClientClosed
+from precall.client.filter import MemoryFilter
 from precall.client.memories import Memories
 from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
 from precall.client.observation import Outbox, Role, observation
@@ -116,22 +117,8 @@ class AsyncSession:
     @property
     def state(self) -> SessionState:
         """How the session stands at this moment."""
-        subscription, cache = self._subscription, self._subscription.cache
-        return SessionState(
-            items=cache.items,
-            wire_bytes=cache.wire_bytes,
-            complete_rungs=cache.complete_rungs,
-            version=cache.version,
-            connected=subscription.connected,
-            ready=subscription.in_step and subscription.servable and cache.settled,
-            lease_seconds=subscription.lease_seconds,
-            pushes=subscription.pushes,
-            refused_items=subscription.refused_items,
-            last_lead_seconds=subscription.last_lead_seconds,
-            pending_observations=self._outbox.pending,
-            dropped_partials=self._outbox.dropped_partials,
-            dropped_turns=self._outbox.dropped_turns,
-            encoder_ready=self._encoders.fitting is not None,
+        return SessionState.of(
+            self._subscription, self._outbox, encoder_ready=self._encoders.fitting is not None
         )
 
     def observe(
@@ -161,6 +148,7 @@ class AsyncSession:
         budget_tokens: int = 2000,
         deadline_ms: float | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
     ) -> Read:
         """What is known about ``query``: from the cache when that is as good as the server, else from it.
 
@@ -168,6 +156,8 @@ class AsyncSession:
         and ``reason`` says why. Raises InvalidInput, before any I/O, for arguments that make no sense.
 
         deadline_ms: the longest wait for the server (``ClientOptions.read_deadline_ms``); 0: do not ask.
+        min_relevance: leave out those of the best ``limit`` whose ``score.relevance`` (0 to 1) is below it.
+        With 0 the status "hit" means that memories exist, not that they fit.
         """
         self._check_open()
         deadline = self._options.read_deadline_ms if deadline_ms is None else deadline_ms
@@ -178,6 +168,7 @@ class AsyncSession:
                 budget_tokens=budget_tokens,
                 deadline_seconds=arguments.number(deadline, "deadline_ms") / 1000,
                 min_version=self._demanded(min_version),
+                min_relevance=min_relevance,
             )
         )
         self._reporter.add_read(read_report(self._session_id, read))
@@ -189,14 +180,17 @@ class AsyncSession:
         *,
         limit: int = 10,
         mode: str = "fast",
+        filter: MemoryFilter | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
         as_of: datetime | None = None,
         truncate: bool = False,
         deadline_seconds: float | None = None,
     ) -> SearchResult:
         """Ask the server, never the cache; raises on failure. ``mode``: "fast" or "accurate" (reranked).
 
-        ``as_of``: answer as the ladder stood then. The server embeds the query itself.
+        ``filter``: which memories may answer. ``min_relevance``: as in ``read``. ``as_of``: answer as the
+        ladder stood then. The server embeds the query itself.
         """
         self._check_open()
         check_mode(mode)
@@ -207,6 +201,8 @@ class AsyncSession:
             budget_tokens=0,
             deadline_seconds=deadline,
             min_version=self._demanded(min_version),
+            min_relevance=min_relevance,
+            filter=filter,
         )
         return await self._reader.search(question, mode=mode, as_of=as_of, truncate=truncate)
 

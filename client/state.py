@@ -1,6 +1,10 @@
 """A session at one moment, for dashboards, tests and the curious."""
 
 from dataclasses import dataclass
+from typing import Self
+
+from precall.client.observation import Outbox
+from precall.client.subscription import Subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,27 @@ class SessionState:
     dropped_partials: int
     dropped_turns: int
     encoder_ready: bool
+
+    @classmethod
+    def of(cls, subscription: Subscription, outbox: Outbox, *, encoder_ready: bool) -> Self:
+        """How what a session is made of stands now."""
+        cache = subscription.cache
+        return cls(
+            items=cache.items,
+            wire_bytes=cache.wire_bytes,
+            complete_rungs=cache.complete_rungs,
+            version=cache.version,
+            connected=subscription.connected,
+            ready=subscription.in_step and subscription.servable and cache.settled,
+            lease_seconds=subscription.lease_seconds,
+            pushes=subscription.pushes,
+            refused_items=subscription.refused_items,
+            last_lead_seconds=subscription.last_lead_seconds,
+            pending_observations=outbox.pending,
+            dropped_partials=outbox.dropped_partials,
+            dropped_turns=outbox.dropped_turns,
+            encoder_ready=encoder_ready,
+        )
 
     @property
     def lease_fresh(self) -> bool:

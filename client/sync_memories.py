@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from precall.client.filter import MemoryFilter
 from precall.client.interface import AsyncMemoriesInterface
 from precall.client.loop_thread import LoopThread
 from precall.client.memory import (
@@ -44,15 +45,17 @@ class Memories:
         *,
         page_size: int = 100,
         page_token: str = "",
+        filter: MemoryFilter | None = None,
         include_history: bool = False,
         as_of: datetime | None = None,
     ) -> MemoryPage:
-        """A page of exactly this rung, oldest first."""
+        """A page of exactly this rung, oldest first: of its memories that pass the filter."""
         return self._thread.run(
             self._inner.list(
                 scope,
                 page_size=page_size,
                 page_token=page_token,
+                filter=filter,
                 include_history=include_history,
                 as_of=as_of,
             )

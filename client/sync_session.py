@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from precall.client.errors import ClientClosed
+from precall.client.filter import MemoryFilter
 from precall.client.interface import AsyncSessionInterface
 from precall.client.loop_thread import LoopThread
 from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
@@ -74,6 +75,7 @@ class Session:
         budget_tokens: int = 2000,
         deadline_ms: float | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
     ) -> Read:
         """Never raises for an outage; see ``AsyncSession.read``."""
         return self._thread.run(
@@ -83,6 +85,7 @@ class Session:
                 budget_tokens=budget_tokens,
                 deadline_ms=deadline_ms,
                 min_version=min_version,
+                min_relevance=min_relevance,
             )
         )
 
@@ -92,7 +95,9 @@ class Session:
         *,
         limit: int = 10,
         mode: str = "fast",
+        filter: MemoryFilter | None = None,
         min_version: int | None = None,
+        min_relevance: float = 0.0,
         as_of: datetime | None = None,
         truncate: bool = False,
         deadline_seconds: float | None = None,
@@ -103,7 +108,9 @@ class Session:
                 query,
                 limit=limit,
                 mode=mode,
+                filter=filter,
                 min_version=min_version,
+                min_relevance=min_relevance,
                 as_of=as_of,
                 truncate=truncate,
                 deadline_seconds=deadline_seconds,

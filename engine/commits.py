@@ -53,7 +53,8 @@ class Commits:
         fill_in: Callable[[], None],
     ) -> None:
         """``pair``: its partitions follow each change; what is cold is loaded in a turn of its own.
-        ``fill_in`` is called when memories were stored without a vector of the pair's other model.
+        ``fill_in`` is called when memories were stored without a vector of the pair's other model, and when
+        some are gone: they may be those that could have none.
         """
         self._store = store
         self._pair = pair
@@ -152,7 +153,10 @@ class Commits:
                 added=reweighed,
                 removed=(*outcome.removed, *map(RemovedMemory.of, reweighed)),
             )
-            return _Committed(outcome, self._announce(await asyncio.to_thread(self._apply, change)))
+            confirmation = self._announce(await asyncio.to_thread(self._apply, change))
+            if self._pair.other is not None and outcome.removed:
+                self._fill_in()
+            return _Committed(outcome, confirmation)
 
     def _store_writes(self, writes: Sequence[AskedWrite]) -> _Applied:
         results = self._store.write_group(writes)

@@ -1,4 +1,8 @@
-"""How much of what one model finds the other one finds too, on questions that a tenant's memories suggest."""
+"""How much of what one model finds near the other one finds near too, on questions that memories suggest.
+
+Cosines alone are compared. Keywords, importance and recency are the same whatever the model: a search that
+weighs them as well finds much in common between models that have nothing in common.
+"""
 
 import asyncio
 import random
@@ -19,8 +23,7 @@ from precall.engine.resident_partitions import Lineage
 from precall.engine.retrieval.query import Query
 from precall.engine.retrieval.search import search_fast
 from precall.engine.tenant_model import TenantModel
-from precall.scoring.fusion import keyword_share
-from precall.scoring.query_terms import QueryTerms
+from precall.scoring.ranking import RankingWeights
 
 _QUERIES: Final = 100
 _AT_ONCE: Final = 20
@@ -28,13 +31,19 @@ _RESULTS: Final = 10
 _WORDS: Final = 12
 """Of a memory's beginning, where it names no question that it answers."""
 
+_ENOUGH: Final = 50
+"""Memories of which a question's reader must see more. Of ten, any two models have the first ten in common;
+of fifty, two that know nothing of each other have a fifth of them.
+"""
+
+_COSINE_ALONE: Final = RankingWeights(relevance=1.0, importance=0.0, recency=0.0)
 _SEED: Final = 20_260
 """Any: the same memories are asked the same questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``overlap_at_10``: the mean share of the first ten results that both models found."""
+    """``overlap_at_10``: the mean share of the ten nearest memories that both models found."""
 
     overlap_at_10: float
     queries: int
@@ -65,7 +74,7 @@ class ModelComparison:
         self._embedding = embedding
 
     async def run(self, *, now: float) -> Comparison | None:
-        """None where nothing can be asked. ``now``: Unix seconds that recency counts from.
+        """None where too few memories stand to ask about. ``now``: Unix seconds of the searches.
 
         A query that one of the models cannot embed is left out. Raises Draining when it is to stop.
         """
@@ -94,29 +103,32 @@ class ModelComparison:
         self, model: TenantModel, asked: SampledQuery, vector: NDArray[np.float32], *, now: float
     ) -> set[str]:
         """Ids of the first ten."""
-        terms = QueryTerms.of(asked.text)
-        share = keyword_share(terms, model.card.scripts)
-        query = Query(vector, terms.terms, now, limit=_RESULTS, keyword_share=share)
+        query = Query(vector, (), now, limit=_RESULTS, weights=_COSINE_ALONE, keyword_share=0.0)
         lineage: Lineage = await model.partitions.lineage(asked.rung, self._turn)
         # On a thread, however few they are: two hundred searches in a row would hold everybody up.
         return {hit.memory.id for hit in await asyncio.to_thread(search_fast, lineage, query)}
 
 
 def sample_queries(store: TenantStore) -> list[SampledQuery]:
-    """Up to a hundred, from current memories of all rungs alike; of the rungs that have some, each read once
-    and as far as needed. Blocks.
+    """Up to a hundred, from current memories of all rungs alike whose readers see enough of them; each rung
+    is read once and as far as needed. Blocks.
     """
     chance = random.Random(_SEED)
-    counts = [each for each in store.counts() if each.current]
-    total = sum(each.current for each in counts)
+    current = {each.rung: each.current for each in store.counts() if each.current}
+    counts = {
+        rung: count
+        for rung, count in current.items()
+        if sum(current.get(seen, 0) for seen in rung.lineage()) > _ENOUGH
+    }
+    total = sum(counts.values())
     picked = iter(sorted(chance.sample(range(total), min(_QUERIES, total))))
     by_rung: dict[Rung, set[int]] = {}
     begin, pick = 0, next(picked, None)
-    for each in counts:
-        while pick is not None and pick < begin + each.current:
-            by_rung.setdefault(each.rung, set()).add(pick - begin)
+    for rung, count in counts.items():
+        while pick is not None and pick < begin + count:
+            by_rung.setdefault(rung, set()).add(pick - begin)
             pick = next(picked, None)
-        begin += each.current
+        begin += count
     return [
         SampledQuery(rung, text)
         for rung, places in by_rung.items()
@@ -128,7 +140,7 @@ def sample_queries(store: TenantStore) -> list[SampledQuery]:
 def _memories_at(store: TenantStore, rung: Rung, places: set[int]) -> list[Memory]:
     """Those that come at these places when the rung is read."""
     found = []
-    with closing(store.load_rung(rung)) as rows:  # type: ignore[type-var]
+    with closing(store.load_rung(rung)) as rows:
         for place, indexed in enumerate(rows):
             if place in places:
                 found.append(indexed.memory)

@@ -9,6 +9,7 @@ from precall.engine.clock import Clock
 from precall.engine.errors import Draining, MigrationRefused
 from precall.engine.memory.migration import Migration, MigrationState
 from precall.engine.memory.store import TenantStore
+from precall.engine.migration_log import log_step
 from precall.engine.migration_run import MigrationRun
 from precall.engine.model_pair import ModelPair
 from precall.engine.models import Model
@@ -19,11 +20,17 @@ from precall.engine.tenant_model import TenantModel
 class MigrationReport:
     """How far the last migration has come; None where there never was one. ``error``: why its work in the
     background has stopped, or pauses; empty if it does not. ``running``: whether that work goes on.
+
+    ``texts_cut``: memories of whose text the new model read a part only, since the tenant was opened; the
+    rest of it cannot be found by its vectors. ``too_few_to_compare``: no rung's readers see enough memories
+    for a comparison to say anything.
     """
 
     migration: Migration | None
     error: str
     running: bool
+    texts_cut: int = 0
+    too_few_to_compare: bool = False
 
 
 class Migrating:
@@ -54,7 +61,17 @@ class Migrating:
 
     async def report(self) -> MigrationReport:
         migration = await asyncio.to_thread(lambda: self._store.migration)
-        return MigrationReport(migration, self._run.error, self._run.running)
+        if migration is None:
+            return MigrationReport(None, self._run.error, self._run.running)
+        coming = (model for model in self._pair if model.fingerprint == migration.to_fingerprint)
+        is_uncompared = migration.state is MigrationState.BACKFILLING and migration.overlap_at_10 is None
+        return MigrationReport(
+            migration,
+            self._run.error,
+            self._run.running,
+            texts_cut=sum(model.texts_cut for model in coming),
+            too_few_to_compare=is_uncompared and self._run.too_few_to_compare,
+        )
 
     async def start(self, model: Model) -> MigrationReport:
         """Begin to make the vectors of a model. One that was begun goes on; after an error this is how.
@@ -100,23 +117,16 @@ class Migrating:
             await self._run.stop()
             try:
                 await step()
-                self._run.error = ""
+                self._run.error, self._run.too_few_to_compare = "", False
+                if (migration := await asyncio.to_thread(lambda: self._store.migration)) is not None:
+                    log_step(self._store.tenant_id, migration)
             finally:
                 if not self._closing:
                     self._run.begin()
 
     async def _start(self, model: Model) -> None:
-        migration = await asyncio.to_thread(lambda: self._store.migration)
-        if migration is not None and migration.state is MigrationState.BACKFILLING:
-            if migration.to_fingerprint == model.fingerprint:
-                return
-        elif model.fingerprint == self._pair.serving.fingerprint:
-            raise MigrationRefused(
-                f"tenant {self._store.tenant_id!r} is served by {model.card.name} ({model.fingerprint}) "
-                "already: name another model"
-            )
-        if migration is not None and migration.state is MigrationState.ROLLED_BACK:
-            await self._run.settle()
+        if self._store.migration_state is MigrationState.ROLLED_BACK:
+            await self._run.settle()  # in chunks, outside the turn, and until it is told to stop
         await self._change(
             lambda: self._store.start_migration(model.fingerprint, model.card.dimension), switched=False
         )

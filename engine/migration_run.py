@@ -1,22 +1,25 @@
 """What a migration leaves to be done in the background: for one tenant, by one task at a time."""
 
 import asyncio
-import logging
 from typing import Final
 
 from precall.engine.backfill import backfill
 from precall.engine.clock import Clock
 from precall.engine.comparison import ModelComparison
-from precall.engine.errors import Draining, PrecallError
-from precall.engine.memory.migration import MigrationState
+from precall.engine.errors import Draining, PrecallError, StorageUnavailable
+from precall.engine.memory.migration import Migration, MigrationState
 from precall.engine.memory.store import TenantStore
+from precall.engine.migration_log import log_step, log_stop
 from precall.engine.model_pair import ModelPair
-from precall.engine.patient_embedding import PatientEmbedding
+from precall.engine.patient_embedding import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    PatientEmbedding,
+)
+from precall.engine.stop_signal import StopSignal
 
 _SETTLED_AT_ONCE: Final = 256
 """Rows of one transaction, which writes wait for: tens of milliseconds."""
-
-_logger = logging.getLogger(__name__)
 
 
 class MigrationRun:
@@ -32,13 +35,15 @@ class MigrationRun:
         self._pair = pair
         self._turn = turn
         self._clock = clock
-        self._stop = asyncio.Event()
+        self._stop = StopSignal()
         self._embedding = PatientEmbedding(store.tenant_id, self._stop, self._paused)
         self._halted = False
         self._wanted = False
         self._task: asyncio.Task[None] | None = None
         self.error = ""
         """Why it stopped, or pauses; stays until something works again."""
+        self.too_few_to_compare = False
+        """Whether the models were to be compared, and too few memories stand on any rung for that."""
 
     @property
     def running(self) -> bool:
@@ -70,29 +75,51 @@ class MigrationRun:
     async def settle(self) -> None:
         """Move or remove what finishing or rolling back left. Raises Draining when it is to stop."""
         while await asyncio.to_thread(self._store.settle_migration, _SETTLED_AT_ONCE):
-            self._require_going()
+            self._stop.require_going()
 
     async def _run(self) -> None:
         try:
             while self._wanted and not self._stop.is_set():
-                self._wanted = False
-                await self._advance()
-                self.error = ""
+                await self._advance_patiently()
         except Draining:
             pass
         except PrecallError as error:
             self.error = f"{error.reason}: {error.message}"
-            _logger.warning("the migration of tenant %s stopped: %s", self._store.tenant_id, self.error)
-        except Exception:
+            log_stop(self._store.tenant_id, self.error)
+        except Exception as error:
             self.error = "INTERNAL: an unexpected error; the server's log has it"
-            _logger.exception("the migration of tenant %s stopped", self._store.tenant_id)
+            log_stop(self._store.tenant_id, self.error, error)
         finally:
             self._task = None
 
+    async def _advance_patiently(self) -> None:
+        """A disk that refuses, being full say, is asked again: nobody else takes this work up."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            self._wanted = False
+            try:
+                await self._advance()
+            except StorageUnavailable as refusal:
+                self.error = f"{refusal.reason}: {refusal.message}"
+                await self._stop.pause(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            else:
+                self.error = ""
+                return
+
     async def _advance(self) -> None:
-        migration = await asyncio.to_thread(lambda: self._store.migration)
+        migration = await self._migration()
         if migration is None:
             return
+        await self._advance_from(migration)
+        after = await self._migration()
+        if after is not None and after.stage != migration.stage:
+            log_step(self._store.tenant_id, after)
+
+    async def _migration(self) -> Migration | None:
+        return await asyncio.to_thread(lambda: self._store.migration)
+
+    async def _advance_from(self, migration: Migration) -> None:
         if migration.state in (MigrationState.FINISHING, MigrationState.ROLLED_BACK):
             await self.settle()
         elif migration.state is MigrationState.BACKFILLING and (other := self._pair.other) is not None:
@@ -103,13 +130,10 @@ class MigrationRun:
     async def _compare(self) -> None:
         comparison = ModelComparison(self._store, list(self._pair), self._turn, self._embedding)
         made = await comparison.run(now=self._clock.wall())
-        self._require_going()
+        self._stop.require_going()
+        self.too_few_to_compare = made is None
         if made is not None:
             await asyncio.to_thread(self._store.note_comparison, made.overlap_at_10, made.queries)
 
     def _paused(self, why: str) -> None:
         self.error = why
-
-    def _require_going(self) -> None:
-        if self._stop.is_set():
-            raise Draining("the work in the background was told to stop")

@@ -68,6 +68,12 @@ class ModelPair:
             metadata={"model_fingerprint": serving.fingerprint},
         )
 
+    def note_cut(self, fingerprint: str, texts: int) -> None:
+        """A write was stored of which that model read so many texts in part; if the tenant has it still."""
+        for model in self:
+            if model.fingerprint == fingerprint:
+                model.texts_cut += texts
+
     def require_searchable(self, model: TenantModel) -> None:
         """Raises ModelChanged for a model that the tenant gave up, FingerprintMismatch for one whose vectors
         are not all there yet.

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Final, TypeVar
 
 from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.batching.work import WorkClass
 from precall.engine.encoding.encoder import TextRole
-from precall.engine.errors import Draining, ModelUnavailable, Overloaded
+from precall.engine.errors import ModelUnavailable, Overloaded
+from precall.engine.stop_signal import StopSignal
 from precall.engine.tenant_model import TenantModel
 
-_FIRST_PAUSE_SECONDS: Final = 1.0
-_LONGEST_PAUSE_SECONDS: Final = 60.0
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""Between tries of what fails for a while: each pause is twice the one before, up to this."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -20,7 +21,7 @@ AnswerT = TypeVar("AnswerT")
 class PatientEmbedding:
     """Of one tenant. Only the event loop may call in."""
 
-    def __init__(self, tenant_id: str, stop: asyncio.Event, paused: Callable[[str], None]) -> None:
+    def __init__(self, tenant_id: str, stop: StopSignal, paused: Callable[[str], None]) -> None:
         """``stop`` ends every wait. ``paused`` is told why a model fails, and ``""`` once it works again."""
         self._tenant_id = tenant_id
         self._stop = stop
@@ -34,7 +35,7 @@ class PatientEmbedding:
         A refusal is waited out for as long as it says, a failing model for longer each time. Raises Draining
         when it is to stop, and what else `Batcher.embed` raises.
         """
-        pause = _FIRST_PAUSE_SECONDS
+        pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 outcomes = await self._unless_stopped(
@@ -55,27 +56,17 @@ class PatientEmbedding:
                 why, seconds = f"{fault.reason}: {fault.message}", pause
             if why:
                 self._paused(why)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            await self._wait(seconds)
-
-    async def _wait(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
-        self._require_going()
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await self._stop.pause(seconds)
 
     async def _unless_stopped(self, asked: Awaitable[AnswerT]) -> AnswerT:
         answer, stopped = asyncio.ensure_future(asked), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({answer, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                self._require_going()
+                self._stop.require_going()
             return answer.result()
         finally:
             answer.cancel()
             stopped.cancel()
             await asyncio.gather(answer, stopped, return_exceptions=True)
-
-    def _require_going(self) -> None:
-        if self._stop.is_set():
-            raise Draining("the work in the background was told to stop")

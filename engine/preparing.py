@@ -39,12 +39,13 @@ class GivenVector:
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
     """``serving`` and ``other``: fingerprints of the models whose vectors the memories have; ``other`` is
-    empty where there was none.
+    empty where there was none. ``cut_beside``: of how many texts the other one read a part only.
     """
 
     memories: Sequence[PreparedMemory]
     serving: str
     other: str
+    cut_beside: int = 0
 
 
 _Rows: TypeAlias = Mapping[int, NDArray[np.float32]]
@@ -78,6 +79,7 @@ class Preparing:
         rows = self._checked(given)
         own = rows.get(serving.fingerprint, {})
         others: _Rows = {}
+        cut_beside = 0
         if other is None:  # the usual case, in which a small write must not pay for a task and a timer
             embedded = await self._embed(serving, memories, own, truncate=truncate, deadline=deadline)
             _require_made(embedded)
@@ -91,18 +93,22 @@ class Preparing:
                 embedded = await self._embed(serving, memories, own, truncate=truncate, deadline=deadline)
                 _require_made(embedded)
                 if not obliged:
-                    await asyncio.wait({beside}, timeout=_patience(deadline))
+                    # While the backfill is at work it stands before this in the queue, and makes it too.
+                    patience = 0.0 if other.being_filled else _patience(deadline)
+                    await asyncio.wait({beside}, timeout=patience)
                 made = await beside if obliged else _made_by_now(beside)
             finally:
                 beside.cancel()
                 await asyncio.gather(beside, return_exceptions=True)  # seen, whatever became of it
-            others = {**theirs, **made}
+            others = {**theirs, **{position: each.require_vector() for position, each in made.items()}}
+            cut_beside = sum(each.truncated for each in made.values())
         arguments = (memories, own, embedded, others)
         if sum(memory.characters for memory in memories) <= _QUICKLY_ANALYSED:
             prepared = _prepared(*arguments)
         else:  # on a thread: long texts take seconds to analyse, and every tenant shares this loop
             prepared = await asyncio.to_thread(_prepared, *arguments)
-        return PreparedBatch(prepared, serving.fingerprint, "" if other is None else other.fingerprint)
+        beside_by = "" if other is None else other.fingerprint
+        return PreparedBatch(prepared, serving.fingerprint, beside_by, cut_beside)
 
     def _checked(self, given: Sequence[GivenVector | None]) -> Mapping[str, _Rows]:
         """Fingerprint -> what was given of that model. Raises FingerprintMismatch, InvalidVector."""
@@ -124,12 +130,12 @@ class Preparing:
         *,
         obliged: bool,
         deadline: float | None,
-    ) -> _Rows:
+    ) -> Mapping[int, EmbeddingOutcome]:
         """What the model that does not serve makes of the others' texts: all of it, if it is ``obliged``."""
         embedded = await self._embed(model, memories, own, truncate=True, deadline=deadline)
         if obliged:
             _require_made(embedded)
-        return {position: each.vector for position, each in embedded.items() if each.vector is not None}
+        return {position: each for position, each in embedded.items() if each.vector is not None}
 
     async def _embed(
         self,
@@ -168,7 +174,9 @@ def _patience(deadline: float | None) -> float:
     return min(_PATIENCE_SECONDS, max(deadline - time.monotonic(), 0.0) / 2)
 
 
-def _made_by_now(beside: "asyncio.Task[_Rows]") -> _Rows:
+def _made_by_now(
+    beside: "asyncio.Task[Mapping[int, EmbeddingOutcome]]",
+) -> Mapping[int, EmbeddingOutcome]:
     """Nothing, if it is late or failed: the backfill will find out why, and says so."""
     if not beside.done() or beside.cancelled() or beside.exception() is not None:
         return {}

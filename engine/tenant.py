@@ -214,7 +214,10 @@ class Tenant:
         self, prepared: PreparedBatch, request_id: str | None, branch: Rung | None
     ) -> WriteOutcome:
         asked = AskedWrite(prepared.memories, request_id, branch, prepared.serving, prepared.other)
-        return await self._commits.write(asked)
+        outcome = await self._commits.write(asked)
+        if prepared.cut_beside and not outcome.replayed:
+            self._pair.note_cut(prepared.other, prepared.cut_beside)
+        return outcome
 
     async def delete(
         self, memory_ids: Sequence[str], *, visible_from: Rung | None, request_id: str | None

@@ -39,6 +39,12 @@ class TenantModel:
         self._model = model
         self._settings = settings
         self.partitions = ResidentPartitions(store.tenant_id, residency, loads, lambda rung: self._load(rung))
+        self.texts_cut = 0
+        """Memories whose text it read in part while the tenant came to it, since the tenant was opened;
+        those that were destroyed since among them.
+        """
+        self.being_filled = False
+        """Whether the backfill is making what this model lacks."""
         self._retired = False
 
     @property

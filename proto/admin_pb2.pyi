@@ -202,7 +202,7 @@ class BackUpTenantResponse(_message.Message):
     def __init__(self, path: _Optional[str] = ..., version: _Optional[int] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class Migration(_message.Message):
-    __slots__ = ("tenant_id", "from_fingerprint", "to_fingerprint", "state", "done", "total", "overlap_at_10", "compared_queries", "error", "serving_fingerprint", "working")
+    __slots__ = ("tenant_id", "from_fingerprint", "to_fingerprint", "state", "done", "total", "overlap_at_10", "compared_queries", "error", "serving_fingerprint", "working", "texts_cut", "to_max_tokens", "too_few_to_compare", "from_model", "to_model")
     TENANT_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     TO_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +214,11 @@ class Migration(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SERVING_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     WORKING_FIELD_NUMBER: _ClassVar[int]
+    TEXTS_CUT_FIELD_NUMBER: _ClassVar[int]
+    TO_MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOO_FEW_TO_COMPARE_FIELD_NUMBER: _ClassVar[int]
+    FROM_MODEL_FIELD_NUMBER: _ClassVar[int]
+    TO_MODEL_FIELD_NUMBER: _ClassVar[int]
     tenant_id: str
     from_fingerprint: str
     to_fingerprint: str
@@ -225,7 +230,12 @@ class Migration(_message.Message):
     error: str
     serving_fingerprint: str
     working: bool
-    def __init__(self, tenant_id: _Optional[str] = ..., from_fingerprint: _Optional[str] = ..., to_fingerprint: _Optional[str] = ..., state: _Optional[_Union[MigrationState, str]] = ..., done: _Optional[int] = ..., total: _Optional[int] = ..., overlap_at_10: _Optional[float] = ..., compared_queries: _Optional[int] = ..., error: _Optional[str] = ..., serving_fingerprint: _Optional[str] = ..., working: bool = ...) -> None: ...
+    texts_cut: int
+    to_max_tokens: int
+    too_few_to_compare: bool
+    from_model: str
+    to_model: str
+    def __init__(self, tenant_id: _Optional[str] = ..., from_fingerprint: _Optional[str] = ..., to_fingerprint: _Optional[str] = ..., state: _Optional[_Union[MigrationState, str]] = ..., done: _Optional[int] = ..., total: _Optional[int] = ..., overlap_at_10: _Optional[float] = ..., compared_queries: _Optional[int] = ..., error: _Optional[str] = ..., serving_fingerprint: _Optional[str] = ..., working: bool = ..., texts_cut: _Optional[int] = ..., to_max_tokens: _Optional[int] = ..., too_few_to_compare: bool = ..., from_model: _Optional[str] = ..., to_model: _Optional[str] = ...) -> None: ...
 
 class StartMigrationRequest(_message.Message):
     __slots__ = ("tenant_id", "model")

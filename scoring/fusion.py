@@ -21,7 +21,7 @@ over the query's terms: without this, that of a long question drowns its cosine.
 
 KEYWORD_SHARE: Final = 0.7
 """Share of the keyword leg. Both constants are the best cell of a grid over LoCoMo conversations 26 and 30, a
-turn weighed with the two before it (`bench/fusion.py`: recall@10 .816; on the conversations held out .791)."""
+turn weighed with the two before it (`bench/fusion.py`: recall@10 .816; on those held out .791)."""
 
 KEYWORD_SHARE_UNREAD: Final = 0.95
 """The same for a query in a script that the encoder does not read: its cosines say little. Chosen among a few

@@ -20,7 +20,7 @@ and |d| is the same sum over lengths.
 
 import math
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
@@ -110,6 +110,14 @@ class _Posting:
         return int((np.frombuffer(self.slots, np.uint32) == slot).argmax())
 
 
+class _Numbers(dict[str, int]):
+    """Term -> number, in the order in which they are first asked for."""
+
+    def __missing__(self, term: str) -> int:
+        number = self[term] = len(self)
+        return number
+
+
 class KeywordIndex:
     """Postings over dense slots ``0 .. documents-1``; removing moves the last slot into the hole.
 
@@ -151,32 +159,43 @@ class KeywordIndex:
         lengths = np.fromiter(map(len, documents), np.int64, len(documents))
         if lengths.sum() != len(impacts):
             raise ValueError(f"{len(impacts)} impacts for {lengths.sum()} terms")
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, term in enumerate(chain.from_iterable(documents)):
-            places[term].append(place)
+        numbers = _Numbers()
+        of_terms = list(map(numbers.__getitem__, chain.from_iterable(documents)))
+        numbered = np.array(of_terms, np.int32)
+        # The places of the first term come first, each term's in the order of the documents.
+        order = np.argsort(numbered, kind="stable")
         first = len(self._terms)
         slots = np.repeat(np.arange(first, first + len(documents), dtype=np.uint32), lengths)
-        order = np.fromiter(chain.from_iterable(places.values()), np.int64, len(impacts))
-        self._extend_postings(places, slots[order], impacts[order])
-        content, size = impacts.tobytes(), impacts.itemsize
-        ends = (np.cumsum(lengths) * size).tolist()
-        self._impacts.extend(content[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
-        words = {term: self._postings[term].term for term in places}
-        self._terms.extend(tuple([words[term] for term in document]) for document in documents)
+        counts = np.bincount(numbered, minlength=len(numbers))
+        words = self._extend_postings(numbers, counts, slots[order], impacts[order])
+        ends = np.cumsum(lengths).tolist()
+        spans = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+        shared = tuple(map(words.__getitem__, of_terms))
+        self._terms.extend(map(shared.__getitem__, spans))
+        self._impacts.extend([impacts[span].tobytes() for span in spans])
 
     def _extend_postings(
-        self, places: Mapping[str, Sequence[int]], slots: NDArray[np.uint32], impacts: NDArray[np.float32]
-    ) -> None:
-        """``slots`` and ``impacts``: those of the first term's places, then of the second's, and so on."""
+        self,
+        terms: Iterable[str],
+        counts: NDArray[np.int64],
+        slots: NDArray[np.uint32],
+        impacts: NDArray[np.float32],
+    ) -> list[str]:
+        """``slots`` and ``impacts``: as many as ``counts`` says of the first term, then of the second, and so
+        on. Returns the terms as the postings have them: one object a word.
+        """
         slot_bytes, impact_bytes, begin = slots.tobytes(), impacts.tobytes(), 0
-        for term, held in places.items():
+        words = []
+        for term, count in zip(terms, counts.tolist(), strict=True):
             posting = self._postings.get(term)
             if posting is None:
                 posting = self._postings[term] = _Posting(term)
-            end = begin + 4 * len(held)
+            end = begin + 4 * count
             posting.slots.frombytes(slot_bytes[begin:end])
             posting.impacts.frombytes(impact_bytes[begin:end])
+            words.append(posting.term)
             begin = end
+        return words
 
     def remove(self, slot: int) -> None:
         """Drop a document; the last one takes its slot."""

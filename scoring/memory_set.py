@@ -89,6 +89,11 @@ class MemorySet:
         """Keep the vectors as float16 from here on: for a large set whose owner scores chosen rows alone."""
         self._vectors = self._vectors.astype(np.float16, copy=False)
 
+    def reserve(self, rows: int) -> None:
+        """Have room for so many without moving what is there: growing by and by would copy it each time."""
+        if rows > len(self._vectors):
+            self._grow(max(_FIRST_CAPACITY, rows + rows // 8))
+
     def slot(self, memory_id: str) -> int:
         """Raises KeyError for an id that is not held."""
         return self._slots[memory_id]
@@ -100,7 +105,7 @@ class MemorySet:
         if features.vector.shape != (self.dimension,):
             raise ValueError(f"vector of shape {features.vector.shape}, expected ({self.dimension},)")
         slot = len(self)
-        self._reserve(slot + 1)
+        self._make_room(slot + 1)
         self._vectors[slot] = features.vector
         self._importance[slot] = features.importance
         self._moments[slot] = (features.event_seconds, features.servable_from, features.servable_until)
@@ -127,9 +132,11 @@ class MemorySet:
         if not len(features.terms) == len(features.importance) == len(features.moments) == count:
             raise ValueError(f"columns of other lengths than {count}")
         self.keywords.extend(features.terms, features.impacts)
-        self._reserve(begin + count)
+        self._make_room(begin + count)
         rows = slice(begin, begin + count)
-        self._vectors[rows] = features.vectors
+        self._vectors[rows] = (
+            features.vectors if self._vectors.dtype == np.float16 else widened(features.vectors)
+        )
         self._importance[rows] = features.importance
         self._moments[rows] = features.moments
         self._depth[rows] = features.depth
@@ -234,11 +241,12 @@ class MemorySet:
     def statistics(self, terms: Iterable[str] | None = None) -> Statistics:
         return self.keywords.statistics(terms)
 
-    def _reserve(self, rows: int) -> None:
+    def _make_room(self, rows: int) -> None:
         capacity = len(self._vectors)
-        if rows <= capacity:
-            return
-        capacity = max(_FIRST_CAPACITY, capacity * 2, rows)
+        if rows > capacity:
+            self._grow(max(_FIRST_CAPACITY, capacity * 2, rows))
+
+    def _grow(self, capacity: int) -> None:
         self._vectors = _grown(self._vectors, capacity)
         self._importance = _grown(self._importance, capacity)
         self._moments = _grown(self._moments, capacity)

@@ -2,12 +2,17 @@
 
 import logging
 import sys
-from typing import Literal
+from typing import Final, Literal
 
 import structlog
 
 LogFormat = Literal["console", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+_ENGINE_FIELDS: Final = ("tenant", "from", "to", "state", "error")
+"""What the engine, which knows no structlog, says as a record's ``extra``. No others are let through: what a
+library says there may be anything.
+"""
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat) -> None:
@@ -35,7 +40,7 @@ def configure_logging(level: LogLevel, log_format: LogFormat) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(_ENGINE_FIELDS)],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )

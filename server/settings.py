@@ -1,6 +1,8 @@
 """The server's settings: flags win over the environment, that over a TOML file, that over the defaults."""
 
+import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +20,10 @@ from precall.engine.retrieval.accurate import DEFAULT_CANDIDATES
 from precall.server.logging import LogFormat, LogLevel
 
 ENVIRONMENT_PREFIX: Final = "PRECALL_"
+_OF_OTHER_COMMANDS: Final = frozenset({"PRECALL_TARGET", "PRECALL_API_KEY"})
+"""What the command line's other parts read: no mistake beside a server."""
+_OF_KUBERNETES: Final = re.compile(r"PRECALL(_\w+)?_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?))")
+"""What Kubernetes sets in every container beside a service whose name begins with `precall`."""
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
@@ -149,6 +155,22 @@ class ServerSettings(BaseModel):
                 complete_below=self.complete_below,
             ),
         )
+
+
+def unknown_variables(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Variables that look like settings and are none, each with the setting's that it resembles, or empty.
+
+    They are no error: what else runs on the machine may have set them for itself.
+    """
+    known = [name.upper() for name in ServerSettings.model_fields]
+    resembled: dict[str, str] = {}
+    for variable in sorted(environment):
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        foreign = variable in _OF_OTHER_COMMANDS or _OF_KUBERNETES.fullmatch(variable)
+        if name != variable and name not in known and not foreign:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            resembled[variable] = ENVIRONMENT_PREFIX + nearest[0] if nearest else ""
+    return resembled
 
 
 def _read_file(path: Path) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from precall.engine.index.coder import Coder, scanned_index
 from precall.engine.index.faiss_library import faiss_library
 from precall.engine.index.slot_set import SlotSet
 from precall.scoring.ranking import RankingWeights
+
+NO_SLOTS: Final = np.empty(0, np.int64)
+NO_TOTALS: Final = np.empty(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Codes(Protocol):
 class FlatCodes:
     """Every code is looked at: what `Nearest.unseen` says is certain."""
 
+    # Nearly always enough for ten results. 32 save nothing among 10,000 rows, 256 cost 14 %.
     first = 96
 
     def __init__(self, coder: Coder) -> None:

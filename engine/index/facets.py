@@ -1,11 +1,12 @@
 """The slots that have a facet, so that a filter costs a look-up and not a walk over every memory."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.index.filter import Facet, MemoryFilter, facets, facets_of
+from precall.engine.index.filter import Facet, MemoryFilter, facets_of
 from precall.engine.index.slot_set import SlotSet
 from precall.engine.memory.block import MemoryBlock
 from precall.engine.memory.memory import Memory
@@ -23,12 +24,23 @@ class FacetIndex:
 
     def extend(self, first: int, block: MemoryBlock) -> None:
         """Add the memories of a block at ``first`` and the slots behind it, as `add` would one by one."""
-        having: defaultdict[Facet, list[int]] = defaultdict(list)
-        for slot, labels in enumerate(block.labels, first):
-            for facet in facets(*labels):
-                having[facet].append(slot)
-        for facet, slots in having.items():
-            self._slots.setdefault(facet, SlotSet()).update(slots)
+        labels = block.labels
+        for name, column in (
+            ("kind", labels.kinds), ("conversation", labels.conversation_ids), ("key", labels.keys)
+        ):  # fmt: skip
+            for value, slots in _slots_by_value(column, first).items():
+                self._update((name, value), slots)
+        if any(labels.pinned):
+            self._update(
+                ("pinned", "true"), [first + row for row, is_pinned in enumerate(labels.pinned) if is_pinned]
+            )
+        if any(labels.metadata):
+            for slot, metadata in enumerate(labels.metadata, first):
+                for name, value in metadata.items():
+                    self._update(("metadata", name, value), (slot,))
+
+    def _update(self, facet: Facet, slots: Iterable[int]) -> None:
+        self._slots.setdefault(facet, SlotSet()).update(slots)
 
     def remove(self, slot: int, memory: Memory, last: int, last_memory: Memory) -> None:
         """``memory`` goes from ``slot``, and ``last_memory`` moves there from ``last``."""
@@ -64,3 +76,13 @@ class FacetIndex:
         held = {(facet, slot) for facet, slots in self._slots.items() for slot in slots.array().tolist()}
         assert held == expected
         assert all(map(len, self._slots.values()))
+
+
+def _slots_by_value(column: Sequence[str], first: int) -> Mapping[str, Sequence[int]]:
+    """Of a column whose first row is slot ``first``: where each word stands, empty ones apart."""
+    slots: defaultdict[str, list[int]] = defaultdict(list)
+    if any(column):
+        for slot, value in enumerate(column, first):
+            if value:
+                slots[value].append(slot)
+    return slots

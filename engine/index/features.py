@@ -9,6 +9,7 @@ from precall.engine.errors import InvalidVector
 from precall.engine.memory.memory import IndexedMemory
 from precall.scoring.memory_set import Features
 from precall.scoring.ranking import Candidates
+from precall.scoring.vectors import widened
 
 
 def features_of(indexed: IndexedMemory) -> Features:
@@ -27,9 +28,9 @@ def features_of(indexed: IndexedMemory) -> Features:
 
 def check_lengths(vectors: NDArray[np.float16]) -> None:
     """Raises InvalidVector unless all of them, shape ``(n, dimension)``, are of length 1."""
-    wide = vectors.astype(np.float32)
+    wide = widened(vectors)
     lengths = np.sqrt(np.vecdot(wide, wide))
-    fitting = np.abs(lengths - 1.0) < 0.01  # NaN fails this too
+    fitting = np.abs(lengths - 1.0) < 0.01  # NaN and infinity fail this too
     if not fitting.all():
         raise InvalidVector(
             f"vector of length {lengths[fitting.argmin()]:.4f}: only unit vectors are indexed"

@@ -46,21 +46,12 @@ class MemoryFilter:
 
 def facets_of(memory: Memory) -> Iterator[Facet]:
     """Everything that a filter can ask of a memory, save its event time."""
-    return facets(
-        memory.kind.value, memory.pinned, memory.source.conversation_id, memory.key, memory.metadata
-    )
-
-
-def facets(
-    kind: str, pinned: bool, conversation_id: str, key: str, metadata: Mapping[str, str]
-) -> Iterator[Facet]:
-    """As `facets_of`, of a memory of which only this is known."""
-    yield ("kind", kind)
-    if pinned:
+    yield ("kind", memory.kind.value)
+    if memory.pinned:
         yield ("pinned", "true")
-    if conversation_id:
-        yield ("conversation", conversation_id)
-    if key:
-        yield ("key", key)
-    for name, value in metadata.items():
+    if memory.source.conversation_id:
+        yield ("conversation", memory.source.conversation_id)
+    if memory.key:
+        yield ("key", memory.key)
+    for name, value in memory.metadata.items():
         yield ("metadata", name, value)

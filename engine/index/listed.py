@@ -15,20 +15,31 @@ from numpy.typing import NDArray
 
 from precall.engine.index.clusters import Clusters
 from precall.engine.index.coder import Asked, Coded, Coder, scanned_kind
-from precall.engine.index.codes import Nearest, Question
+from precall.engine.index.codes import NO_SLOTS, NO_TOTALS, Nearest, Question
 from precall.engine.index.faiss_library import faiss_library
 from precall.engine.index.score_space import HALF_LIFE, ScoreSpace
 from precall.engine.index.slot_set import SlotSet
 from precall.scoring.ranking import RankingWeights
 
 TIER_QUANTILES: Final = (0.5, 0.8, 0.95)
+"""Of merits, where tiers part: the finer the rarer, as it is the best that tell which lists matter. Without
+tiers a search among 50,000 takes about twice as long; five or six make no difference that could be told.
+"""
+
 _LARGEST: Final = float(np.finfo(np.float32).max)
 _SMALLEST: Final = float(np.finfo(np.float32).tiny)
+"""For a freshness of 0, so that no power of it is less than that of a row which was rounded to 0."""
+
 _USUAL: Final = RankingWeights()
-_NO_SLOTS: Final = np.empty(0, np.int64)
-_NO_TOTALS: Final = np.empty(0, np.float32)
+_FAR_AHEAD: Final = 60.0
+"""Half-lives from a question to the origin (many events that never end, say): what is fresh now is as good as
+0 there, and float32 could not bring it back.
+"""
+
 _FIRST_LISTS: Final = 64
-"""Lists that are read to learn which others can matter."""
+"""Lists that are read to learn which others can matter. 256 cost a search among 100,000 a quarter more; 16
+save 7 % there, and would say less where a filter leaves few rows in each.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,9 @@ class ListedCodes:
     and then one is missed. `Nearest.unseen` is as certain as that.
     """
 
-    first = 256  # the larger a table, the nearer the tenth best is to the hundredth
+    # The larger a table, the nearer the tenth best is to the hundredth: 96 save 8 % without words and 0 with
+    # them, 768 cost 40 % and 3.
+    first = 256
 
     def __init__(self, coder: Coder, clusters: Clusters, tiers: NDArray[np.float32]) -> None:
         """``tiers``: ascending, the least of importance and age together (`merit`) of every tier but the
@@ -179,7 +192,7 @@ class ListedCodes:
         if allowed is not None:
             selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         count = min(max(count, question.limit), len(self))
-        slots, totals = _NO_SLOTS, _NO_TOTALS
+        slots, totals = NO_SLOTS, NO_TOTALS
         if least is None:
             cut = max(len(bounds) - _FIRST_LISTS, 0)
             first = bounds.argpartition(cut)[cut:]
@@ -210,14 +223,20 @@ class ListedCodes:
     def _merits(self, question: Question) -> NDArray[np.float32]:
         """The most that importance and recency add to a row of each list, float32, shape ``(lists,)``."""
         weights, space = question.weights, self.coder.space
+        merits: NDArray[np.float32]
         fresh = self._freshest
         if weights.half_life_seconds != HALF_LIFE:
             with np.errstate(over="ignore"):
                 power = np.float32(HALF_LIFE / weights.half_life_seconds)
                 fresh = np.maximum(fresh, np.float32(_SMALLEST)) ** power
         half_lives = (space.origin - question.now) / weights.half_life_seconds
-        since = 2.0 ** min(max(half_lives, -126.0), 126.0)  # both it and what it divides are float32's
-        merits: NDArray[np.float32] = np.minimum(fresh, np.float32(1 / since))
+        if half_lives > _FAR_AHEAD:
+            merits = self._most_important * np.float32(weights.importance)
+            merits += np.float32(weights.recency)
+            merits += self._barred
+            return merits
+        since = 2.0 ** max(half_lives, -126.0)  # both it and what it divides are float32's
+        merits = np.minimum(fresh, np.float32(1 / since))
         merits *= np.float32(since * weights.recency)
         merits += self._most_important * np.float32(weights.importance)
         if weights.half_life_seconds == HALF_LIFE:

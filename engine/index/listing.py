@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from precall.engine.index import clusters
 from precall.engine.index.coder import Coder
@@ -14,6 +13,8 @@ from precall.engine.index.listed import TIER_QUANTILES, ListedCodes, ListedRows,
 from precall.scoring.memory_set import MemorySet
 
 _CHUNK: Final = 2_048
+"""Rows at a time: gathering and appending them holds the lock, and with it every search here."""
+
 _ONE_AT_A_TIME: Final = threading.Semaphore(1)
 """However many partitions are due, their listings take one core."""
 
@@ -62,7 +63,7 @@ class Listing:
                     self._codes = codes
                     self._stale.clear()
                     begin, end = len(codes), min(len(codes) + _CHUNK, len(self._held))
-                    rows = self._rows(codes, np.arange(begin, end))
+                    rows = codes.coder.space.rows_of(self._held, slice(begin, end))
                 prepared = codes.prepare(rows)
                 with self._lock:
                     self._append(codes, begin, prepared)
@@ -78,7 +79,7 @@ class Listing:
                 self._replace(codes, slot)
 
     def _replace(self, codes: ListedCodes, slot: int) -> None:
-        codes.replace(slot, self._rows(codes, np.asarray([slot]))[0])
+        codes.replace(slot, codes.coder.space.rows_of(self._held, slice(slot, slot + 1))[0])
 
     def _train(self) -> ListedCodes:
         with self._lock:
@@ -92,11 +93,9 @@ class Listing:
         tiers = np.quantile(merits, TIER_QUANTILES).astype(np.float32)
         return ListedCodes(coder, clusters.train(vectors, merits, count), tiers)
 
-    def _rows(self, codes: ListedCodes, slots: NDArray[np.int64]) -> NDArray[np.float32]:
-        held = self._held
-        return codes.coder.space.rows(held.vectors[slots], held.importance[slots], held.event_seconds[slots])
-
 
 def cluster_count(size: int) -> int:
-    """As many clusters as make reading their centres and reading their rows cost about the same."""
+    """As many clusters as make reading their centres and reading their rows cost about the same; no more than
+    4,096, as training and each centre's product with the query grow with them. Chosen, not tuned.
+    """
     return max(16, min(int(2 * np.sqrt(size)), 4_096))

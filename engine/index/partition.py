@@ -19,7 +19,7 @@ from precall.engine.index.listed import ListedCodes
 from precall.engine.index.selection import KeywordEvidence, Selection, select
 from precall.engine.index.slot_set import SlotSet
 from precall.engine.memory.block import MemoryBlock
-from precall.engine.memory.kept_memory import KeptMemory
+from precall.engine.memory.kept_memories import KeptMemories
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory, Memory
 from precall.scoring.keyword import Statistics
@@ -55,7 +55,7 @@ class Partition:
         self._dimension = dimension
         self._settings = settings
         self._lock = threading.RLock()
-        self._memories: dict[str, KeptMemory] = {}
+        self._memories = KeptMemories()
         self._changes = 0
         self._clear()
 
@@ -63,11 +63,9 @@ class Partition:
         self._set = MemorySet(self._dimension)
         self._facets = FacetIndex()
         self._windowed = SlotSet()  # rows that may not be served at every moment
+        sizes = self._settings
         self._keeper = CodeKeeper(
-            self._set,
-            self._lock,
-            exact_below=self._settings.exact_below,
-            listed_from=self._settings.listed_from,
+            self.rung, self._set, self._lock, exact_below=sizes.exact_below, listed_from=sizes.listed_from
         )
         self._keyword_scores = np.zeros(0, np.float32)  # all zero between searches
         self._memories.clear()
@@ -134,8 +132,9 @@ class Partition:
             for block in blocks:
                 check_lengths(block.features.vectors)
                 first = len(self._set)
+                self._make_room(first + len(block) + block.following)
                 self._set.extend(block.ids, block.features)
-                self._memories.update(zip(block.ids, block.memories, strict=True))
+                self._memories.extend(block.ids, block.contents)
                 self._facets.extend(first, block)
                 _, servable_from, servable_until = block.features.moments.T
                 windowed = (servable_from > float("-inf")) | (servable_until < float("inf"))
@@ -144,10 +143,16 @@ class Partition:
             self._changes += 1
         self._keeper.adapt()
 
+    def _make_room(self, rows: int) -> None:
+        """For so many as a rung may bring. Where there will be codes, vectors are float16 from the first."""
+        if rows >= self._settings.exact_below:
+            self._set.halve()
+        self._set.reserve(rows)
+
     def _add(self, memory_id: str, indexed: IndexedMemory) -> None:
         memory, features = indexed.memory, features_of(indexed)
         slot = self._set.add(memory_id, features)
-        self._memories[memory_id] = KeptMemory(memory)
+        self._memories.add(memory)
         self._facets.add(slot, memory)
         if features.servable_from > float("-inf") or features.servable_until < float("inf"):
             self._windowed.add(slot)
@@ -163,7 +168,7 @@ class Partition:
             last_memory = self._memories[self._set.ids[last]]
             memory = self._memories.pop(memory_id)
             slot = self._set.remove(memory_id)
-            self._facets.remove(slot, memory.memory, last, last_memory.memory)
+            self._facets.remove(slot, memory, last, last_memory)
             self._windowed.row_removed(slot, last)
             self._keeper.row_removed(slot, last)
 
@@ -172,21 +177,20 @@ class Partition:
         return self._lock
 
     def memory(self, memory_id: str) -> Memory | None:
-        kept = self._memories.get(memory_id)
-        return None if kept is None else kept.memory
+        return self._memories.get(memory_id)
 
     def indexed(self, memory_id: str) -> IndexedMemory | None:
         """A memory with its vector and impacts, or None when it is not here (any more)."""
         with self._lock:
-            kept = self._memories.get(memory_id)
-            if kept is None:
+            memory = self._memories.get(memory_id)
+            if memory is None:
                 return None
             features = self._set.features(memory_id)
-            return IndexedMemory(kept.memory, features.vector, features.impacts)
+            return IndexedMemory(memory, features.vector, features.impacts)
 
     def all(self) -> list[IndexedMemory]:
         """Every memory of the rung."""
-        return [indexed for i in list(self._memories) if (indexed := self.indexed(i)) is not None]
+        return [indexed for i in self._memories if (indexed := self.indexed(i)) is not None]
 
     def terms(self, memory_ids: Iterable[str]) -> set[str]:
         """The keyword terms of those of these memories that are here."""
@@ -285,7 +289,7 @@ class Partition:
         with self._lock:
             self._set.check_integrity()
             assert set(self._set.ids) == set(self._memories)
-            self._facets.check_integrity([self._memories[memory_id].memory for memory_id in self._set.ids])
+            self._facets.check_integrity([self._memories[memory_id] for memory_id in self._set.ids])
             assert not self._keyword_scores.any()
             self._keeper.check_integrity()
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.scoring.memory_set import MemorySet
 from precall.scoring.ranking import RankingWeights
 from precall.scoring.vectors import widened
 
@@ -27,9 +28,20 @@ multiplies 8-bit codes with a query rounded to 8 bits. So a row is 8 longer than
 """
 
 _FARTHEST_ORIGIN: Final = 3.0
-"""Half-lives before the origin from which a question may be asked: its coding error grows as the power of
-2.
+"""Half-lives before the origin from which a question may be asked: its coding error grows as the power of 2,
+and at 3 adds 0.03 times the weight of recency to the slack.
 """
+
+_FRESHEST: Final = 8.0
+"""Half-lives after the origin from which on all count the same: any over log2(`HEADROOM`) would do, as none
+has a code, and the power stays finite.
+"""
+
+_STEPS: Final = 509
+"""Codes are off by half a step of 1 / 255 at most, which is 1 / 510; one less, for float32."""
+
+_ROUNDING: Final = 1e-5
+"""Over what FAISS loses when it sums some hundred products in float32 (`tests/index/test_bounds.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +88,13 @@ class ScoreSpace:
         lifted[:, self.dimension + 1] = self.freshness(event_seconds)
         return lifted
 
+    def rows_of(self, held: MemorySet, chosen: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows of the space for these slots of a table, float32, shape ``(n, width)``."""
+        return self.rows(held.vectors[chosen], held.importance[chosen], held.event_seconds[chosen])
+
     def freshness(self, event_seconds: NDArray[np.float64]) -> NDArray[np.float32]:
         """``2 ** ((event - origin) / HALF_LIFE)``, cut where it is far beyond what has a code."""
-        ages = np.minimum((event_seconds - self.origin) / HALF_LIFE, 8.0)
+        ages = np.minimum((event_seconds - self.origin) / HALF_LIFE, _FRESHEST)
         return np.exp2(ages).astype(np.float32)
 
     def query(
@@ -94,5 +110,5 @@ class ScoreSpace:
         lifted[self.dimension] = weights.importance
         lifted[self.dimension + 1] = recency
         # By Cauchy and Schwarz for the vector; half a code's step for the two numbers beside it.
-        slack = dense * tolerance + (weights.importance + recency * HEADROOM) / 509
-        return Lifted(lifted, slack + 1e-5, aged)
+        slack = dense * tolerance + (weights.importance + recency * HEADROOM) / _STEPS
+        return Lifted(lifted, slack + _ROUNDING, aged)

@@ -81,7 +81,7 @@ def restore(backup: Path, path: Path, *, tenant_id: str, sha256: str | None, fin
         make_private(unfinished)
         _copy(backup, unfinished)
         checksum = sha256 or _noted_checksum(backup)
-        check_backup(unfinished, sha256=checksum, fingerprint=fingerprint)
+        _check(unfinished, named=backup, sha256=checksum, fingerprint=fingerprint)
         with translated_errors(tenant_id):
             connection = connect(unfinished)
             try:
@@ -103,15 +103,20 @@ def check_backup(
     ConfigurationError for another schema version, TenantNotFound for no file.
     """
     _require_file(backup)
-    expected = sha256 or _noted_checksum(backup)
-    found = _checksum(backup)
-    if found != expected.lower():
-        raise InvalidInput(f"{backup.name} is not what was backed up: its SHA-256 is {found}, not {expected}")
-    with Snapshot(backup) as snapshot:
+    checksum = sha256 or _noted_checksum(backup)
+    return _check(backup, named=backup, sha256=checksum, fingerprint=fingerprint)
+
+
+def _check(file: Path, *, named: Path, sha256: str, fingerprint: str | None) -> TenantSettings:
+    """As `check_backup`. ``named``: the backup as the caller knows it, of which the file may be a copy."""
+    found = _checksum(file)
+    if found != sha256.lower():
+        raise InvalidInput(f"{named} is not what was backed up: its SHA-256 is {found}, not {sha256}")
+    with Snapshot(file) as snapshot:
         settings = snapshot.settings
         if fingerprint is not None and settings.model_fingerprint != fingerprint:
             raise InvalidInput(
-                f"the backup is served by model {settings.model_fingerprint}, not by {fingerprint}"
+                f"{named} is served by model {settings.model_fingerprint}, not by {fingerprint}"
             )
         snapshot.check_integrity()
         return settings
@@ -140,10 +145,10 @@ def _noted_checksum(backup: Path) -> str:
         words = noted.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"there is no {noted.name} beside the backup: say which SHA-256 it must have"
+            f"there is no {noted.name} beside {backup}: say which SHA-256 it must have (--sha256)"
         ) from error
     if not words:
-        raise InvalidInput(f"{noted.name} is empty: say which SHA-256 the backup must have")
+        raise InvalidInput(f"{noted} is empty: say which SHA-256 {backup} must have (--sha256)")
     return words[0]
 
 

@@ -19,6 +19,7 @@ from precall.engine.memory.rows import (
     Row,
     decode_moment,
     decode_rung,
+    encode_json,
     fate_checksum,
     indexed_checksum,
     said_bytes,
@@ -26,7 +27,15 @@ from precall.engine.memory.rows import (
 )
 
 _FATE_COLUMN_COUNT: Final = 6
+_PATH_AND_SAID: Final = slice(_FATE_COLUMN_COUNT - 1, _FATE_COLUMN_COUNT + len(SAID))
 _INDEX_COLUMN_COUNT: Final = 4
+
+_ID: Final = 1
+"""Place of the id in `_PATH_AND_SAID`: it differs from row to row."""
+
+_encode_in_lines: Final = json.JSONEncoder(
+    ensure_ascii=False, separators=("\n", ":"), check_circular=False
+).encode
 
 
 def verified_said(row: Row) -> bytes:
@@ -47,6 +56,42 @@ def verified_said(row: Row) -> bytes:
     except (ValueError, TypeError) as error:
         raise _damaged(said[0], error) from error
     return content
+
+
+def verified_contents(rows: Sequence[Row], columns: Sequence[Sequence[Any]]) -> list[bytes]:
+    """What `verified_said` gives of each row, of which there is one at least. ``columns``: of the same rows.
+
+    Raises DamagedRow.
+
+    They are encoded together. If a checksum is not that of what came out, each row is looked at by itself,
+    which tells whose fault it is.
+    """
+    state, superseded_version, superseded_at, fate, checksum = columns[: _FATE_COLUMN_COUNT - 1]
+    fates = ((state, CURRENT), (superseded_version, 0), (superseded_at, None), (fate, CURRENT_CHECKSUM))
+    if all(column.count(value) == len(rows) for column, value in fates):
+        contents = _contents(columns[_PATH_AND_SAID])
+        if tuple(map(crc32, contents)) == checksum:
+            return contents
+    return [verified_said(row) for row in rows]
+
+
+def _contents(columns: Sequence[Sequence[Any]]) -> list[bytes]:
+    """What `said_bytes` makes of each row, sooner. ``columns``: the rung's path and those of `SAID`.
+
+    Most columns say the same in every row and are encoded once. What is equal and yet written otherwise (0.0
+    and -0.0) comes out wrong, and so fails its checksum.
+    """
+    template, varying = [], []
+    for place, column in enumerate(columns):
+        if place != _ID and column.count(column[0]) == len(column):
+            template.append(encode_json(column[0]).replace("%", "%%"))
+        else:
+            template.append("%s")
+            varying.append(
+                _encode_in_lines(column)[1:-1].split("\n")
+            )  # no JSON value has a line break inside
+    row = f"[{','.join(template)}]"
+    return [(row % values).encode() for values in zip(*varying, strict=True)]
 
 
 def decode_said(content: bytes) -> Memory:

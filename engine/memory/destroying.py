@@ -19,7 +19,7 @@ from precall.engine.memory.placement import Placement
 from precall.engine.memory.rows import CURRENT, decode_rung, digest, encode_rung, rungs_below
 from precall.engine.memory.turns import TurnPlace, Turns
 
-_CLOSURE = """
+_CLOSURE = f"""
     WITH RECURSIVE doomed (number) AS (
         SELECT value FROM json_each(?)
         UNION
@@ -30,7 +30,7 @@ _CLOSURE = """
         CROSS JOIN memories head ON head.number = doomed.number
         CROSS JOIN memories statement
             ON statement.rung = head.rung AND statement.key_digest = head.key_digest
-        WHERE head.state = 0 AND head.key_digest IS NOT NULL
+        WHERE head.state = {CURRENT} AND head.key_digest IS NOT NULL
     )
     SELECT m.number, m.id, r.path, m.state, m.kind, m.rung, m.conversation_digest, m.event_time
     FROM doomed CROSS JOIN memories m ON m.number = doomed.number JOIN rungs r ON r.number = m.rung

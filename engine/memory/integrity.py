@@ -8,30 +8,31 @@ from precall.engine.errors import TenantQuarantined
 from precall.engine.memory.migration import MigrationState
 from precall.engine.memory.next_vectors import decode_next_vector
 from precall.engine.memory.placement import Placement
-from precall.engine.memory.rows import digest
+from precall.engine.memory.rows import CURRENT, SUPERSEDED, digest
 from precall.engine.memory.tenant_settings import TenantSettings
 
 _VIOLATIONS = (
     (
         "a key's current statement is not its newest, or there is not exactly one",
-        """
+        f"""
         SELECT 1 FROM memories WHERE key_digest IS NOT NULL GROUP BY rung, key_digest
-        HAVING sum(state = 0) <> 1 OR max(CASE WHEN state = 0 THEN event_time END) <> max(event_time)
+        HAVING sum(state = {CURRENT}) <> 1
+            OR max(CASE WHEN state = {CURRENT} THEN event_time END) <> max(event_time)
         """,
     ),
     (
         "of statements about the same moment an earlier arrival stands",
-        """
+        f"""
         SELECT 1 FROM memories head JOIN memories later USING (rung, key_digest, event_time)
-        WHERE head.state = 0 AND later.state = 1 AND later.number > head.number
+        WHERE head.state = {CURRENT} AND later.state = {SUPERSEDED} AND later.number > head.number
         """,
     ),
     (
         "a memory names a version that never was",
-        """
+        f"""
         SELECT 1 FROM memories, meta
         WHERE created_version > version OR superseded_version > version
-            OR (state = 1 AND (superseded_version < created_version OR superseded_at < created_at))
+            OR (state = {SUPERSEDED} AND (superseded_version < created_version OR superseded_at < created_at))
         """,
     ),
     (

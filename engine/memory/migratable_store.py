@@ -1,9 +1,10 @@
 """The part of a tenant's store that has to do with the model its vectors are of, and with changing it."""
 
+import json
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -24,11 +25,7 @@ from precall.engine.memory.rows import MEMORY_COLUMNS
 from precall.engine.memory.settling import settle
 from precall.engine.memory.view import View
 
-CLEARED_AT_ONCE: Final = 1_000
-"""Rows a transaction when a new migration finds vectors of one that was rolled back."""
-
-_ADVICE: Final[dict[MigrationState | None, str]] = {
-    None: "it has none: start one first",
+_ADVICE: Final[dict[MigrationState, str]] = {
     MigrationState.BACKFILLING: "it is being backfilled: switch when it is ready, or roll it back",
     MigrationState.SWITCHED: "it is switched: finish it or roll it back",
     MigrationState.FINISHING: "it is being finished, and has no way back: wait until that is done",
@@ -36,10 +33,13 @@ _ADVICE: Final[dict[MigrationState | None, str]] = {
     MigrationState.ROLLED_BACK: "it was rolled back: start a new one to change the model",
 }
 
+_OVER: Final = (MigrationState.FINISHED, MigrationState.ROLLED_BACK)
+"""Where a new one may be started."""
+
 _LACKING: Final = (
     f"SELECT m.number, {MEMORY_COLUMNS} FROM memories m JOIN rungs r ON r.number = m.rung "
     "WHERE m.number >= ? AND NOT EXISTS (SELECT 1 FROM next_vectors n WHERE n.number = m.number) "
-    "ORDER BY m.number LIMIT ?"
+    "AND m.number NOT IN (SELECT value FROM json_each(?)) ORDER BY m.number LIMIT ?"
 )
 _COUNTS: Final = "SELECT (SELECT count(*) FROM next_vectors), (SELECT count(*) FROM memories)"
 
@@ -96,7 +96,7 @@ class MigratableStore:
             record = Placement.read(connection).record
             return None if record is None else _described(connection, record)
 
-    def load_rung(self, rung: Rung, fingerprint: str | None = None) -> Iterator[IndexedMemory]:
+    def load_rung(self, rung: Rung, fingerprint: str | None = None) -> Generator[IndexedMemory, None, None]:
         """The current memories of a rung in order of arrival, in the state of the first ``next``. Close the
         iterator if you leave it early: it holds a reader.
 
@@ -107,7 +107,7 @@ class MigratableStore:
             vectors = Placement.read(connection).view(fingerprint)
             yield from reading.stream_current(connection, rung, vectors)
 
-    def load_blocks(self, rung: Rung, fingerprint: str | None = None) -> Iterator[MemoryBlock]:
+    def load_blocks(self, rung: Rung, fingerprint: str | None = None) -> Generator[MemoryBlock, None, None]:
         """What `load_rung` gives and raises, for an index: verified likewise, and not decoded."""
         with self._database.reading() as connection:
             vectors = Placement.read(connection).view(fingerprint)
@@ -115,7 +115,7 @@ class MigratableStore:
 
     def load_rung_as_of(
         self, rung: Rung, moment: datetime, fingerprint: str | None = None
-    ) -> Iterator[IndexedMemory]:
+    ) -> Generator[IndexedMemory, None, None]:
         """Like `load_rung`, the memories that were current at a moment, as they stood then, weights apart. A
         memory counts from when it was stored; what was destroyed or has expired since never comes back.
         """
@@ -124,30 +124,34 @@ class MigratableStore:
             yield from reading.stream_as_of(connection, rung, View(self._now(), moment), vectors)
 
     def start_migration(self, fingerprint: str, dimension: int) -> None:
-        """Begin to store vectors of this model beside those that serve. What is left of one that was rolled
-        back is removed first. Raises InvalidInput for what names no model.
+        """Begin to store vectors of this model beside those that serve. One that was begun goes on.
+
+        Refused while vectors of one that was rolled back are left: `settle_migration` removes them. Raises
+        InvalidInput for what names no model.
         """
         if not fingerprint or dimension < 1:
             raise InvalidInput("a model has a fingerprint, and a dimension of at least 1")
-        if self._placement.state is MigrationState.ROLLED_BACK:
-            while self.settle_migration(CLEARED_AT_ONCE):
-                pass
         new = StoredModel(fingerprint, dimension)
 
         def start(connection: sqlite3.Connection, placement: Placement) -> MigrationRecord:
-            if placement.state not in (None, MigrationState.FINISHED, MigrationState.ROLLED_BACK):
-                raise self._refusal("start", _ADVICE[placement.state])
+            record = placement.record
+            if record is not None and record.state is MigrationState.BACKFILLING and record.new == new:
+                return record
+            if record is not None and record.state not in _OVER:
+                raise self._refusal("start", _ADVICE[record.state])
             if new.fingerprint == placement.serving.fingerprint:
-                raise self._refusal("start", "it is served by this model already: name another one")
+                served = f"the tenant is served by model {new.fingerprint} already: name another one"
+                raise self._refusal("start", served)
             if connection.execute("SELECT EXISTS (SELECT 1 FROM next_vectors)").fetchone()[0]:
                 raise self._refusal("start", "vectors of the last one are still being removed: try again")
-            serial = 1 if placement.record is None else placement.record.serial + 1
+            serial = 1 if record is None else record.serial + 1
             return MigrationRecord(MigrationState.BACKFILLING, serial, placement.model, new)
 
         self._step(start)
 
-    def lacking(self, limit: int) -> Sequence[Unembedded]:
-        """The first memories that the new model has made no vector of, history included, in order of arrival.
+    def lacking(self, limit: int, *, but: Collection[int] = ()) -> Sequence[Unembedded]:
+        """The first memories that the new model has made no vector of, history included, in order of arrival;
+        ``but``: rows to pass over.
 
         Raises InvalidInput for a limit below 1.
         """
@@ -159,11 +163,12 @@ class MigratableStore:
             serial, first = self._complete
             if serial != record.serial:
                 first = 0
-            rows = connection.execute(_LACKING, (first, limit)).fetchall()
-            found = [Unembedded(row[0], decode_memory(row[1:]).text) for row in rows]
-            if found:
+            rows = connection.execute(_LACKING, (first, json.dumps(list(but)), limit)).fetchall()
+            memories = [(row[0], decode_memory(row[1:])) for row in rows]
+            found = [Unembedded(number, memory.id, memory.text) for number, memory in memories]
+            if found and not but:
                 first = found[0].number
-            else:
+            elif not but:
                 first = connection.execute("SELECT ifnull(max(number), 0) + 1 FROM memories").fetchone()[0]
         self._complete = (record.serial, first)
         return found
@@ -205,7 +210,7 @@ class MigratableStore:
             described = _described(connection, record)
             if not described.ready:
                 made = f"{described.done} of {described.total} memories have a vector of the new model"
-                raise self._refusal("switch", f"{made}: wait until all have, or roll it back")
+                raise self._refusal("switch", f"{made}: see by its status what is missing, or roll it back")
             return replace(record, state=MigrationState.SWITCHED)
 
         self._step(switch)
@@ -264,9 +269,14 @@ class MigratableStore:
 
     def _allowed(self, placement: Placement, step: str, *states: MigrationState) -> MigrationRecord:
         """Raises MigrationRefused unless there is a migration, in one of the states."""
-        if placement.record is None or placement.record.state not in states:
-            raise self._refusal(step, _ADVICE[placement.state])
-        return placement.record
+        record = placement.record
+        if record is None:
+            raise MigrationRefused(
+                f"tenant {self._database.name!r} cannot {step}: it has no migration, start one first"
+            )
+        if record.state not in states:
+            raise self._refusal(step, _ADVICE[record.state])
+        return record
 
     def _refusal(self, step: str, reason: str) -> MigrationRefused:
         return MigrationRefused(f"the migration of tenant {self._database.name!r} cannot {step}: {reason}")

@@ -35,8 +35,8 @@ class Migration:
     once it is switched to), while it is FINISHING those whose old vector is replaced, and once it is
     ROLLED_BACK those whose new vector is still to be removed.
 
-    ``overlap_at_10``: the mean share of search results, of the first ten, that both models found, over
-    ``compared_queries``; None until they were compared.
+    ``overlap_at_10``: the mean share of the ten memories nearest to a query that both models agree on, over
+    ``compared_queries``; None until they were compared, and where too few memories stand for that.
     """
 
     from_fingerprint: str
@@ -53,6 +53,11 @@ class Migration:
     def ready(self) -> bool:
         """Whether it can be switched."""
         return self.state is MigrationState.BACKFILLING and self.done == self.total
+
+    @property
+    def stage(self) -> str:
+        """The state in a word, `ready` being one."""
+        return "ready" if self.ready else self.state.value
 
     @property
     def serving_fingerprint(self) -> str:

@@ -28,6 +28,7 @@ class Unembedded:
     """A memory that the new model has made no vector of. ``number``: of its row."""
 
     number: int
+    id: str
     text: str
 
 

@@ -16,7 +16,7 @@ from precall.engine.memory.view import NOT_EXPIRED, View
 
 _MEMORIES = "FROM memories m JOIN rungs r ON r.number = m.rung"
 _STREAM_ROWS = 256
-_BLOCK_ROWS = 1_024
+_BLOCK_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,15 @@ def stream_current(
 
 
 def stream_blocks(connection: sqlite3.Connection, rung: Rung, vectors: VectorView) -> Iterator[MemoryBlock]:
-    """What `stream_current` gives and raises, a thousand rows in a block."""
+    """What `stream_current` gives and raises, many rows in a block."""
+    following = _count_current(connection, rung)
     cursor = _select_current(connection, rung, vectors)
     while rows := cursor.fetchmany(_BLOCK_ROWS):
+        following -= len(rows)
         if found := vectors.indexed_rows(rows):
-            yield MemoryBlock.of_rows(found, depth=rung.depth, dimension=vectors.model.dimension)
+            yield MemoryBlock.of_rows(
+                found, depth=rung.depth, dimension=vectors.model.dimension, following=following
+            )
 
 
 def _select_current(connection: sqlite3.Connection, rung: Rung, vectors: VectorView) -> sqlite3.Cursor:
@@ -158,6 +162,13 @@ def _select_current(connection: sqlite3.Connection, rung: Rung, vectors: VectorV
         f"SELECT {vectors.columns} {vectors.tables} WHERE r.path = ? AND m.state = 0 ORDER BY m.number",
         (encode_rung(rung),),
     )
+
+
+def _count_current(connection: sqlite3.Connection, rung: Rung) -> int:
+    found = connection.execute(
+        f"SELECT count(*) {_MEMORIES} WHERE r.path = ? AND m.state = 0", (encode_rung(rung),)
+    )
+    return int(found.fetchone()[0])
 
 
 def check_rungs(connection: sqlite3.Connection) -> None:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from precall.engine.memory.memory import Memory, MemoryState, to_unix_microseconds
+from precall.engine.memory.rows import CURRENT
 
 EVER: Final = -(2**63)
 """A ``now`` at which nothing has expired."""
@@ -29,7 +30,7 @@ class View:
     def condition(self) -> str:
         """SQL over ``memories m``, with the names of `parameters`."""
         if self.as_of is None:
-            shown = "true" if self.include_history else "m.state = 0"
+            shown = "true" if self.include_history else f"m.state = {CURRENT}"
         else:
             shown = "m.created_at <= :moment" if self.include_history else _THEN_CURRENT
         return f"{shown} AND {NOT_EXPIRED}"

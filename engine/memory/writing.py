@@ -123,7 +123,7 @@ class BatchWriter:
             return None
         row = self.connection.execute(
             "SELECT number, id, event_time, created_at, kind, conversation_digest FROM memories "
-            "WHERE rung = ? AND key_digest = ? AND state = 0",
+            f"WHERE rung = ? AND key_digest = ? AND state = {CURRENT}",
             (rung, digest(key)),
         ).fetchone()
         if row is None:
@@ -136,8 +136,8 @@ class BatchWriter:
 
     def _supersede(self, standing: "_Standing", rung: Rung, moment: int) -> None:
         self.connection.execute(
-            "UPDATE memories SET state = 1, superseded_version = ?, superseded_at = ?, fate_checksum = ? "
-            "WHERE number = ?",
+            f"UPDATE memories SET state = {SUPERSEDED}, "
+            "superseded_version = ?, superseded_at = ?, fate_checksum = ? WHERE number = ?",
             (self.version, moment, fate_checksum(SUPERSEDED, self.version, moment), standing.number),
         )
         if standing.turn is not None:

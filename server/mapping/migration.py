@@ -4,6 +4,7 @@ from typing import Final
 
 from precall.engine.memory.migration import MigrationState
 from precall.engine.migrating import MigrationReport
+from precall.engine.models import Models
 from precall.proto import admin_pb2
 
 _STATES: Final = {
@@ -15,11 +16,12 @@ _STATES: Final = {
 }
 
 
-def migration_message(tenant_id: str, report: MigrationReport) -> admin_pb2.Migration | None:
-    """None for a tenant that never had one."""
+def migration_message(tenant_id: str, report: MigrationReport, models: Models) -> admin_pb2.Migration | None:
+    """None for a tenant that never had one. ``models``: that run here."""
     migration = report.migration
     if migration is None:
         return None
+    old, new = models.get(migration.from_fingerprint), models.get(migration.to_fingerprint)
     return admin_pb2.Migration(
         tenant_id=tenant_id,
         from_fingerprint=migration.from_fingerprint,
@@ -32,4 +34,9 @@ def migration_message(tenant_id: str, report: MigrationReport) -> admin_pb2.Migr
         compared_queries=migration.compared_queries,
         error=report.error,
         working=report.running,
+        texts_cut=report.texts_cut,
+        to_max_tokens=0 if new is None else new.card.max_tokens,
+        too_few_to_compare=report.too_few_to_compare,
+        from_model="" if old is None else old.card.name,
+        to_model="" if new is None else new.card.name,
     )

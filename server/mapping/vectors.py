@@ -44,8 +44,9 @@ def single_vector(message: common_pb2.Vectors, card: ModelCard, field: str) -> N
         )
     try:
         row = codec.from_bytes(message.data, count=1, dimension=card.dimension, dtype=dtype)[0]
-        length = float(np.linalg.norm(row.astype(np.float32)))
-        unit = codec.unit(row)
+        wide = row.astype(np.float32)
+        length = codec.length_of(wide)
+        unit: NDArray[np.float32] = wide / np.float32(length)
     except ValueError as error:
         raise InvalidVector(f"{field}: {error}") from error
     if abs(length - 1.0) > LENGTH_TOLERANCE:

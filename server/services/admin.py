@@ -141,13 +141,14 @@ class AdminService(AdminServiceServicer):
         self, request: admin_pb2.StartMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
         tenant = await self._engine.tenant(request.tenant_id)
-        return _message(tenant, await tenant.migrating.start(self._next_model(tenant, request.model)))
+        report = await tenant.migrating.start(self._next_model(tenant, request.model))
+        return self._migration(tenant, report)
 
     async def GetMigration(
         self, request: admin_pb2.GetMigrationRequest, context: Context
     ) -> admin_pb2.Migration:
         tenant = await self._engine.tenant(request.tenant_id)
-        return _message(tenant, await tenant.migrating.report())
+        return self._migration(tenant, await tenant.migrating.report())
 
     async def EndMigration(
         self, request: admin_pb2.EndMigrationRequest, context: Context
@@ -156,7 +157,7 @@ class AdminService(AdminServiceServicer):
         if step is None:
             raise InvalidInput("end must be SWITCH, ROLL_BACK or FINISH")
         tenant = await self._engine.tenant(request.tenant_id)
-        return _message(tenant, await step(tenant))
+        return self._migration(tenant, await step(tenant))
 
     def _next_model(self, tenant: Tenant, asked: str) -> Model:
         """The model of that name or fingerprint, or the one that does not serve. Raises NotFound,
@@ -172,6 +173,13 @@ class AdminService(AdminServiceServicer):
                 f"this server runs {models.described} and no other: start it with the setting next_model"
             )
         return other
+
+    def _migration(self, tenant: Tenant, report: MigrationReport) -> admin_pb2.Migration:
+        """Raises NotFound where there never was one."""
+        message = migration_message(tenant.id, report, self._engine.models)
+        if message is None:
+            raise NotFound(f"tenant {tenant.id!r} has no migration: its model was never changed")
+        return message
 
     async def _describe_briefly(self, tenant_id: str) -> admin_pb2.Tenant:
         if not self._engine.is_open(tenant_id):
@@ -199,14 +207,6 @@ class AdminService(AdminServiceServicer):
     def _require_tenant(self, tenant_id: str) -> None:
         if not self._engine.registry.exists(tenant_id):
             raise TenantNotFound(f"there is no tenant {tenant_id!r}")
-
-
-def _message(tenant: Tenant, report: MigrationReport) -> admin_pb2.Migration:
-    """Raises NotFound where there never was one."""
-    message = migration_message(tenant.id, report)
-    if message is None:
-        raise NotFound(f"the model of tenant {tenant.id!r} was never changed: there is nothing to tell")
-    return message
 
 
 def _folder(destination: str) -> Path:

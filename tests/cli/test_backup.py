@@ -27,6 +27,7 @@ async def test_a_tenant_goes_to_another_data_folder_and_is_served_there(shell: S
         "restore", str(path), "--tenant", "globex", "--model", FAKE_CARD.fingerprint, *elsewhere
     )
     assert "restored tenant globex" in restored.output, restored.line
+    assert f"`precall tenants keys create globex {' '.join(elsewhere)}`" in restored.output
     again = run_here("restore", str(path), "--tenant", "globex", *elsewhere)
     assert (again.status, "exists" in again.line) == (1, True)
     assert "restored tenant acme" in run_here("restore", str(path), *elsewhere).output
@@ -46,7 +47,14 @@ async def test_what_cannot_be_restored_is_told_in_a_line(shell: Shell, tmp_path:
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     for arguments in (("--check",), elsewhere):
-        assert "SHA-256" in run_here("restore", str(path), *arguments).line
+        assert (
+            f"{path} is not what was backed up: its SHA-256"
+            in run_here("restore", str(path), *arguments).line
+        )
+    path.with_name(path.name + ".sha256").unlink()
+    for arguments in (("--check",), elsewhere):
+        line = run_here("restore", str(path), *arguments).line
+        assert str(path) in line and "--sha256" in line
     assert "no file" in run_here("restore", str(tmp_path / "nowhere"), "--sha256", "0", *elsewhere).line
     assert not list((tmp_path / "elsewhere").glob("tenants/*.db*"))
 

@@ -1,5 +1,6 @@
 """The commands against a running server."""
 
+import asyncio
 import json
 
 import pytest
@@ -32,7 +33,8 @@ async def test_a_tenants_life(shell: Shell):
     key_id = token.split("_")[1]
     assert (await shell.run("search", "x", *SCOPE, key=token)).status == 0
     assert "revoked" in (await shell.run("tenants", "keys", "revoke", key_id)).output
-    assert "valid API key" in (await shell.run("search", "x", *SCOPE, key=token)).line
+    refused = (await shell.run("search", "x", *SCOPE, key=token)).line
+    assert "takes no such API key" in refused and "PRECALL_API_KEY" in refused
 
     assert (await shell.run("tenants", "delete", "acme")).status != 0  # nobody said yes
     assert "destroyed" in (await shell.run("tenants", "delete", "acme", "--yes")).output
@@ -58,6 +60,7 @@ async def test_ingest_writes_everything_once_however_often_it_runs(shell: Shell,
     for _ in range(2):
         again = await shell.run("ingest", str(file), *SCOPE, key=caller.token)
         assert again.status == 0, again.line
+        assert "5 memories are stored, all by an earlier try: nothing was written now" in again.output
         found = await search(caller, DANA, "Dana likes boats lives economy", limit=100)
         assert sorted(found) == ["Acme flies economy", "Dana likes boats", "Dana likes boats", "lives in Goa"]
 
@@ -80,7 +83,7 @@ async def test_ingest_goes_on_after_a_line_was_mended(shell: Shell, tmp_path):
     assert "line 150: " in failed.line
     assert "100 memories are stored" in failed.line
     mended = await shell.run("ingest", str(file), *SCOPE, "--truncate", key=caller.token)
-    assert "151 memories are stored, 1 of them" in mended.output
+    assert "151 memories are stored, 100 of them by an earlier try, 1 of them indexed" in mended.output
     listed = await caller("MemoryService/ListMemories", scope={"levels": DANA}, page_size=1000)
     assert len(listed.memories) == 151
 
@@ -121,6 +124,11 @@ IDS = [f"5f0c1d52-6f0f-4f7e-9d5e-00000000000{n}" for n in range(4)]
         ({"text": "x", "id": IDS[3], "source": {"memory_ids": [IDS[3]]}}, "must stand before"),
         ({"text": "x", "source": {"memory_ids": ["m-1"]}}, "source.memory_ids[0] must be a UUID"),
         ({"text": "x", "source": {"uri": "x" * 100_000}}, "source.uri"),
+        ({"text": "x", "uri": "u"}, 'uri: put it into "source", as in "source": {"uri": ...}'),
+        ({"text": "x", "turn_id": "1"}, 'turn_id: put it into "source"'),
+        ({"text": "x", "conversation_id": IDS[0]}, 'conversation_id: put it into "source"'),
+        ({"text": "x", "importence": 1}, "importence: there is no such field; the fields are text, scope"),
+        ({"text": "x", "source": {"text": "u"}}, "source.text: "),
         ({"text": "x", "key": "x" * 513}, "key has 513 characters"),
         ({"text": "x", "questions": ["?"] * 33}, "33 questions"),
         ({"text": "x", "metadata": {"a": "x" * 4096}}, "metadata is over 4096"),
@@ -187,3 +195,34 @@ async def test_bad_input_is_one_line(shell: Shell, arguments, words):
 async def test_admin_commands_with_a_tenants_key_are_refused(shell: Shell):
     caller = await shell.stage.tenant("acme")
     assert "admin key of the server" in (await shell.run("tenants", "list", "--api-key", caller.token)).line
+
+
+async def test_a_single_memory_is_one(shell: Shell, tmp_path):
+    caller = await shell.stage.tenant("acme")
+    file = tmp_path / "memories.jsonl"
+    file.write_text(lines({"text": "alone"}))
+    first = await shell.run("ingest", str(file), *SCOPE, key=caller.token)
+    assert first.output.splitlines()[-1] == "1 memory is stored"
+    again = await shell.run("ingest", str(file), *SCOPE, key=caller.token)
+    assert again.output.splitlines()[-1].startswith("1 memory is stored, all by an earlier try")
+
+
+async def test_a_tenant_that_exists_says_what_is_next(shell: Shell):
+    target = shell.stage.endpoints.target
+    made = await shell.run("tenants", "create", "acme")
+    assert "next: `precall tenants keys create acme`" in made.output
+    again = await shell.run("tenants", "create", "acme")
+    assert again.status == 1
+    for words in ("'acme' exists", "`precall tenants show acme`", "`precall tenants keys create acme`"):
+        assert words in again.line
+    folder = str(shell.stage.settings.data_dir)
+    flags = ("--target", target, "--data-dir", folder)
+    given = await asyncio.to_thread(run_here, "tenants", "create", "acme", *flags)
+    assert f"`precall tenants keys create acme --target {target} --data-dir {folder}`" in given.line
+
+
+async def test_an_admin_key_of_another_server_is_told_from_a_tenants(shell: Shell, tmp_path):
+    (tmp_path / "admin.key").write_text("pck_nobody_nothing")
+    refused = await shell.run("tenants", "list", "--data-dir", str(tmp_path))
+    for words in ("takes no such API key", "PRECALL_ADMIN_KEY", "admin.key"):
+        assert words in refused.line

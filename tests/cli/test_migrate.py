@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,33 +30,85 @@ async def test_the_way_there_and_back_and_there_for_good(shell: Shell):
 
     ready = (await shell.run("migrate", "status", "acme", "--watch")).output
     assert "state    ready" in ready and "done     2 of 2" in ready
-    assert "alike    " in ready and "over 2 queries" in ready
-    assert f"serving  {OLD}" in ready and "next: `precall migrate switch acme`" in ready
+    assert "alike    too few memories to compare" in ready and "cut" not in ready
+    assert f"from     {OLD} (fake-hash)" in ready and f"to       {NEW} (fake-next)" in ready
+    assert f"serving  {OLD} (fake-hash)" in ready
+    assert "next: `precall migrate switch acme`, or `precall migrate roll-back acme`" in ready
 
     switched = (await shell.run("migrate", "switch", "acme")).output
     assert "state    switched" in switched and f"serving  {NEW}" in switched
     assert NEW in (await shell.run("tenants", "list")).output
     assert f"model     {NEW}" in (await shell.run("tenants", "show", "acme")).output
 
-    assert "state    rolled back" in (await shell.run("migrate", "roll-back", "acme")).output
+    await shell.run("migrate", "roll-back", "acme")
+    back = (await shell.run("migrate", "status", "acme", "--watch")).output
+    assert "state    rolled back" in back and "left     0 vectors of the new model to be removed" in back
     assert OLD in (await shell.run("tenants", "list")).output
 
     assert (await shell.run("migrate", "start", "acme", "--model", NEW)).status == 0
     await shell.run("migrate", "status", "acme", "--watch")
     assert (await shell.run("migrate", "switch", "acme")).status == 0
-    assert (await shell.run("migrate", "finish", "acme")).status != 0  # nobody said yes
+    asked = await shell.run("migrate", "finish", "acme")
+    assert asked.status != 0 and f"by {OLD} (fake-hash)?" in asked.output  # nobody said yes
     assert "state    switched" in (await shell.run("migrate", "status", "acme")).output
     assert (await shell.run("migrate", "finish", "acme", "--yes")).status == 0
     done = (await shell.run("migrate", "status", "acme", "--watch")).output
-    assert "state    finished" in done and f"serving  {NEW}" in done and "next" not in done
+    assert "state    finished" in done and f"serving  {NEW}" in done and "next:" not in done
+    assert "`--model fake-next` alone" in done
 
 
 async def test_a_wrong_step_is_one_line_that_says_what_to_do(shell: Shell):
     await shell.stage.tenant("acme")
     assert "never changed" in (await shell.run("migrate", "status", "acme")).line
     assert "start one first" in (await shell.run("migrate", "switch", "acme")).line
+    assert (
+        "'acme' cannot roll back: it has no migration"
+        in (await shell.run("migrate", "roll-back", "acme")).line
+    )
     assert "no model 'x' is loaded" in (await shell.run("migrate", "start", "acme", "--model", "x")).line
     assert "no tenant" in (await shell.run("migrate", "start", "nobody")).line
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
+async def test_nobody_is_asked_about_a_finish_that_cannot_be(shell: Shell, yes: tuple[str, ...]):
+    await shell.stage.tenant("acme")
+    told = await shell.run("migrate", "finish", "acme", *yes)
+    assert "has no migration" in told.line and "?" not in told.output
+    await shell.run("migrate", "start", "acme")
+    await shell.run("migrate", "status", "acme", "--watch")
+    told = await shell.run("migrate", "finish", "acme", *yes)
+    assert told.status == 1 and "switch" in told.line and "?" not in told.output
+
+
+async def test_enough_memories_are_compared(shell: Shell):
+    await remember(await shell.stage.tenant("acme"), DANA, *(f"Dana likes boat {n}" for n in range(51)))
+    await shell.run("migrate", "start", "acme")
+    ready = (await shell.run("migrate", "status", "acme", "--watch")).output
+    assert "of the ten nearest, over 51 queries" in ready
+
+
+@pytest.mark.parametrize("words", [1, 2])
+async def test_memories_that_the_new_model_reads_in_part_are_told_of(tmp_path: Path, words: int):
+    short = replace(NEXT_CARD, max_tokens=3)
+    async with two_models(tmp_path / "data", next_encoder=FakeEncoder(short)) as stage:
+        shell = Shell(stage)
+        texts = [f"Dana likes boats {n}" for n in range(words)]
+        await remember(await stage.tenant("acme"), DANA, *texts, "Dana swims")
+        await shell.run("migrate", "start", "acme")
+        ready = (await shell.run("migrate", "status", "acme", "--watch")).output
+        counted = "1 memory is" if words == 1 else "2 memories are"
+        assert f"cut      {counted} cut to the new model's 3 tokens" in ready
+
+
+async def test_a_next_command_has_the_options_that_were_given(shell: Shell, tmp_path: Path):
+    await shell.stage.tenant("acme")
+    await shell.run("migrate", "start", "acme")
+    await shell.run("migrate", "status", "acme", "--watch")
+    folder = tmp_path / "of the server"
+    folder.symlink_to(shell.stage.settings.data_dir)
+    target = shell.stage.endpoints.target
+    told = await shell.run("migrate", "status", "acme", "--data-dir", str(folder), "--target", target)
+    assert f"`precall migrate switch acme --data-dir '{folder}'`" in told.output
 
 
 class PickyEncoder(FakeEncoder):
@@ -82,7 +135,7 @@ async def test_work_that_stopped_is_an_error_of_the_command(tmp_path: Path):
         told = await shell.run("migrate", "status", "acme", "--watch")
         assert told.status == 1 and "stopped" in told.line and "cannot be read" in told.line
         assert "state    backfilling" in told.output and "done     1 of 2" in told.output
-        assert "next" not in told.output
+        assert "next:" not in told.output
         encoder.words.clear()
         assert (await shell.run("migrate", "start", "acme")).status == 0
         assert "state    ready" in (await shell.run("migrate", "status", "acme", "--watch")).output
@@ -99,7 +152,7 @@ async def test_work_that_pauses_says_why_and_is_no_error(shell: Shell):
             "error    MODEL_UNAVAILABLE" not in (told := await shell.run("migrate", "status", "acme")).output
         ):
             pass
-    assert told.status == 0 and "state    backfilling" in told.output and "next" not in told.output
+    assert told.status == 0 and "state    backfilling" in told.output and "next:" not in told.output
 
 
 async def test_the_same_from_python_without_await(shell: Shell):

@@ -9,6 +9,8 @@ from fakes.reranker import WordReranker
 from harness import DANA, remember, running_stage, scope
 from shell import Shell
 
+from precall.proto import common_pb2
+
 SCOPE = ("--scope", "customer=acme", "--scope", "user=dana")
 
 
@@ -45,3 +47,35 @@ async def test_as_of_takes_a_date_or_a_moment(judged: Shell):
         shown = await judged.run("search", "home", *SCOPE, "--as-of", moment, "--json", key=caller.token)
         assert shown.status == 0, shown.line
         assert [each["memory"]["text"] for each in json.loads(shown.output)["results"]] == texts
+
+
+async def test_results_can_be_narrowed(judged: Shell):
+    caller = await judged.stage.tenant("acme")
+    for text, kind, by, day in (
+        ("trip to Pune", "EVENT", "plane", 1),
+        ("trip home", "EVENT", "car", 2),
+        ("trip plans", "FACT", "car", 3),
+    ):
+        memory = common_pb2.MemoryInput(
+            scope=scope(DANA), text=text, kind=f"MEMORY_KIND_{kind}", metadata={"by": by}
+        )
+        memory.event_time.FromJsonString(f"2026-03-0{day}T12:00:00Z")
+        await caller("MemoryService/WriteMemories", memories=[memory])
+    for flags, texts in (
+        ((), {"trip to Pune", "trip home", "trip plans"}),
+        (("--kind", "event"), {"trip to Pune", "trip home"}),
+        (("--kind", "event", "--kind", "fact", "--metadata", "by=car"), {"trip home", "trip plans"}),
+        (("--event-from", "2026-03-02T12:00:00"), {"trip home", "trip plans"}),
+        (("--event-from", "2026-03-02", "--event-until", "2026-03-03"), {"trip home"}),
+        (("--event-until", "2026-03-01T17:30:00+05:30"), set()),
+    ):
+        shown = await judged.run("search", "trip", *SCOPE, *flags, "--json", key=caller.token)
+        assert shown.status == 0, shown.line
+        answer = json.loads(shown.output)
+        assert {each["memory"]["text"] for each in answer["results"]} == texts, flags
+        assert int(answer["visible"]) == len(texts)
+    for flags, words in (
+        (("--kind", "gossip"), "kind 'gossip' is unknown"),
+        (("--event-from", "2026-03-02", "--event-until", "2026-03-02"), "must be after"),
+    ):
+        assert words in (await judged.run("search", "trip", *SCOPE, *flags, key=caller.token)).line

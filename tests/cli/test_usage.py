@@ -66,6 +66,9 @@ def test_every_setting_has_a_flag():
         ("search", "x", "--scope", "user"),
         ("search", "x", "--scope", "user=a", "--scope", "user=b"),
         ("search", "x", "--scope", "user=a", "--limit", "0"),
+        ("search", "x", "--scope", "user=a", "--metadata", "travel"),
+        ("search", "x", "--scope", "user=a", "--metadata", "a=1", "--metadata", "a=2"),
+        ("search", "x", "--scope", "user=a", "--event-from", "yesterday"),
         ("ingest",),
         ("bench", "reads"),
         ("serve", "--port", "http"),
@@ -73,6 +76,10 @@ def test_every_setting_has_a_flag():
 )
 def test_usage_errors_exit_with_two(arguments):
     assert run_here(*arguments).status == 2
+
+
+def test_the_example_of_a_scope_begins_at_the_ladders_top():
+    assert "--scope customer=acme --scope user=dana" in run_here("search", "x").output
 
 
 @pytest.mark.parametrize(
@@ -140,6 +147,24 @@ def test_failures_are_one_line_on_stderr_and_status_one(tmp_path, arguments, env
     assert line.startswith("precall: ")
     assert words in line
     assert not any(tmp_path.iterdir())  # nothing half-written
+
+
+def test_a_variable_that_is_no_setting_is_warned_of(tmp_path):
+    shown = run_process(
+        *("serve", "--port", "0", "--metrics-port", "0", "--data-dir", "data"),
+        *("--ready-file", str(tmp_path / "absent" / "ready.json")),  # ends it at once
+        folder=tmp_path,
+        PRECALL_PROT="3",
+        PRECALL_DATA_DIR="",
+        NO_COLOR="1",
+    )
+    (line,) = (line for line in (shown.stdout + shown.stderr).splitlines() if "is no setting" in line)
+    assert "PRECALL_PROT" in line and "PRECALL_PORT" in line
+
+
+def test_a_missing_keys_command_goes_to_the_server_that_was_meant():
+    line = run_here("search", "x", "--scope", "user=a", "--target", "there:1").line
+    assert "`precall tenants keys create TENANT --target there:1`" in line
 
 
 def test_a_ready_file_that_cannot_be_written_ends_the_server(tmp_path):

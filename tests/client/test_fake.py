@@ -17,6 +17,7 @@ from precall.client import (
     InvalidInput,
     InvalidScope,
     MemoryDraft,
+    MemoryFilter,
     MemorySource,
     Unavailable,
     VersionNotReached,
@@ -24,6 +25,7 @@ from precall.client import (
 
 MEMORY_ID = "5f0c1d52-6f0f-4f7e-9d5e-0f6f3a1f7c11"
 EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23)))
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATE = datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=23)))
 
 
@@ -123,6 +125,15 @@ class TestBoth:
             ("search", {"query": "a\udcff"}),
             ("search", {"query": "q", "min_version": 2**70}),
             ("search", {"query": "q", "as_of": EARLY}),
+            ("read", {"query": "q", "min_relevance": 1.01}),
+            ("read", {"query": "q", "min_relevance": float("nan")}),
+            ("search", {"query": "q", "min_relevance": "0.5"}),
+            ("search", {"query": "q", "filter": {"kinds": ["fact"]}}),
+            ("search", {"query": "q", "filter": MemoryFilter(kinds="fact")}),
+            ("search", {"query": "q", "filter": MemoryFilter(kinds=["rumour"])}),
+            ("search", {"query": "q", "filter": MemoryFilter(metadata={"a": 1})}),  # type: ignore[dict-item]
+            ("search", {"query": "q", "filter": MemoryFilter(event_from=datetime(2026, 1, 1))}),
+            ("search", {"query": "q", "filter": MemoryFilter(event_from=NOON, event_until=NOON)}),
             ("remember", {"text": "a\ud800"}),
             ("remember", {"text": None}),
             ("remember", {"text": "x", "key": "\ud800"}),
@@ -152,6 +163,20 @@ class TestBoth:
         async with either.session(SCOPE) as session:
             with pytest.raises(InvalidInput):
                 await getattr(session, call)(**arguments)
+
+    async def test_a_list_refuses_a_filter_that_is_none(self, either: AsyncClientInterface) -> None:
+        with pytest.raises(InvalidInput, match="kind 'rumour' is unknown"):
+            await either.memories.list(SCOPE, filter=MemoryFilter(kinds=["rumour"]))
+
+    async def test_what_is_not_relevant_can_be_left_out(self, either: AsyncClientInterface) -> None:
+        async with either.session(SCOPE) as session:
+            assert await session.ready(10)
+            await session.remember("the kettle is broken")
+            assert (await session.read("peanut allergy")).status == "hit"
+            read = await session.read("peanut allergy", min_relevance=0.9)
+            assert (read.status, read.items, read.text) == ("empty", (), "")
+            assert (await session.search("peanut allergy", min_relevance=0.9)).items == ()
+            assert len((await session.search("peanut allergy")).items) == 1
 
     async def test_the_bad_one_of_many_is_named(self, either: AsyncClientInterface) -> None:
         async with either.session(SCOPE) as session:

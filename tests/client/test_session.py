@@ -214,6 +214,7 @@ class TestReading:
         read = await session.read("peanuts")
         assert (read.status, read.items, read.text) == ("degraded", (), "")
         assert read.reason.startswith("UNAUTHENTICATED")
+        assert "check api_key" in read.reason and "PRECALL_API_KEY" in read.reason
 
 
 class TestVersions:

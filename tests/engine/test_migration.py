@@ -86,8 +86,6 @@ async def test_the_whole_way_there(
     await answered(tenant, models.old, ids)
     migration = await start(engine, tenant, models.new)
     assert (migration.done, migration.total) == (4, 4), "history has its vectors too"
-    assert migration.compared_queries == 3
-    assert migration.overlap_at_10 is not None
     await answered(tenant, models.old, ids)
     clock.advance(10)
     await write(tenant, new("late", "late train"))

@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,11 @@ from precall.engine.errors import (
     NotFound,
     NumericsError,
     Overloaded,
+    StorageUnavailable,
 )
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.migration import MigrationState
+from precall.engine.memory.store import TenantStore
 from precall.engine.models import Model, Models
 from precall.engine.preparing import GivenVector
 from precall.engine.tenant import Tenant
@@ -37,7 +40,6 @@ from tests.engine.two_models import (
     TwoModels,
     ask,
     assert_scored_by,
-    assert_vectors_of,
     broken,
     finish,
     idle,
@@ -73,8 +75,22 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("precall.engine.patient_embedding._FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr("precall.engine.patient_embedding._LONGEST_PAUSE_SECONDS", 0.002)
+    monkeypatch.setattr("precall.engine.patient_embedding.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("precall.engine.patient_embedding.LONGEST_PAUSE_SECONDS", 0.002)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, store: TenantStore, name: str, *, times: int) -> list[bool]:
+    """The disk refuses the first calls of a method; returns what is left of the refusals."""
+    left, method = [True] * times, getattr(store, name)
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        if left:
+            left.pop()
+            raise StorageUnavailable("the disk is full")
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(store, name, called)
+    return left
 
 
 @pytest.fixture
@@ -139,9 +155,8 @@ class TestResume:
         assert (await until(tenant, lambda report: not report.running)).error == ""
         migration = await idle(tenant)
         assert migration.ready
-        assert migration.compared_queries == 9
         again = [models.new.embedded.count(tokens(models.new, f"pune tea {n}")) for n in range(4)]
-        assert again == [1] * 4, "what was made before is asked by the comparison, and not made again"
+        assert again == [0] * 4, "what was made before is not made again"
         await tenant.migrating.switch()
         await answered(tenant, models.new)
 
@@ -388,7 +403,7 @@ class TestFailingModel:
         migration = await idle(tenant)
         report = await tenant.migrating.report()
         assert "NUMERICS" in report.error
-        assert "number 10" in report.error
+        assert "one memory gets no vector of the new model: bad;" in report.error
         assert POISON not in report.error, "nobody's words stand in an error"
         assert (migration.done, migration.total) == (9, 10)
         passes = models.new.forward_passes
@@ -407,8 +422,38 @@ class TestFailingModel:
         await write(tenant, new("bad", f"pune {POISON}"))
         await tenant.migrating.start(engine.models.named(NEW.name))
         await tenant.migrating.settled()
+        await write(tenant, new("after", "pune tea once more"))
+        migration = await idle(tenant)
+        assert (migration.done, migration.total) == (10, 11), "the others have theirs"
         await tenant.delete(["bad"], visible_from=None, request_id=None)
+        assert (await idle(tenant)).ready, "nobody has to start it again"
+        assert (await tenant.migrating.report()).error == ""
+
+    async def test_a_disk_that_refuses_for_a_while_is_asked_again(
+        self, models: TwoModels, engine: Engine, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("precall.engine.migration_run.FIRST_PAUSE_SECONDS", 0.001)
+        adding = refused(monkeypatch, tenant.store, "add_next_vectors", times=3)
         await tenant.migrating.start(engine.models.named(NEW.name))
+        assert (await idle(tenant)).ready and not any(adding)
+        await tenant.migrating.switch()
+        settling = refused(monkeypatch, tenant.store, "settle_migration", times=3)
+        await tenant.migrating.finish()
+        assert (await idle(tenant)).state is MigrationState.FINISHED and not any(settling)
+        assert (await tenant.migrating.report()).error == ""
+
+    async def test_a_write_does_not_wait_for_a_backfill_at_work(
+        self, models: TwoModels, engine: Engine, tenant: Tenant
+    ) -> None:
+        models.new.hold()
+        await tenant.migrating.start(engine.models.named(NEW.name))
+        other = tenant._pair.other
+        assert other is not None
+        while not other.being_filled:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.001)
+        outcome = await asyncio.wait_for(write(tenant, new("more", "pune tea and more")), 4)
+        assert outcome.added[0].other_vector is None
+        models.new.let_go()
         assert (await idle(tenant)).ready
 
     async def test_a_backfill_waits_as_long_as_a_refusal_says(
@@ -438,56 +483,6 @@ class TestFailingModel:
         await until(tenant, lambda report: report.error != "")
         async with asyncio.timeout(20):
             await engine.close()
-
-
-class TestComparison:
-    async def test_two_models_that_find_the_same_agree_wholly(self, tmp_path: Path, clock: FakeClock) -> None:
-        twin = HeldEncoder(OLD)
-        twin._card = replace(OLD, revision="2")
-        models = TwoModels(tmp_path, clock)
-        models.new = twin
-        try:
-            engine = await models.start()
-            tenant = await filled(engine, 30)
-            migration = await start(engine, tenant, models.new)
-            assert migration.overlap_at_10 == 1.0
-            assert migration.compared_queries == 30
-        finally:
-            await models.close()
-
-    async def test_two_models_that_do_not_agree_in_part(self, models: TwoModels, engine: Engine) -> None:
-        tenant = await filled(engine, 150)
-        migration = await start(engine, tenant, models.new)
-        assert migration.compared_queries == 100
-        assert migration.overlap_at_10 is not None
-        assert 0 < migration.overlap_at_10 < 1
-        again = await models_compared(models, engine, tenant)
-        assert again == migration.overlap_at_10, "the same memories are asked the same questions"
-
-    async def test_where_there_is_nothing_to_ask_nothing_is_said(
-        self, models: TwoModels, engine: Engine
-    ) -> None:
-        tenant = await engine.create_tenant("t", LADDER)
-        migration = await start(engine, tenant, models.new)
-        assert (migration.overlap_at_10, migration.compared_queries) == (None, 0)
-        await tenant.migrating.switch()
-        await write(tenant, new("a", "pune"))
-        assert_vectors_of(tenant.store.load_rung(DANA), models.new)
-
-    async def test_questions_that_memories_answer_are_what_is_asked(
-        self, models: TwoModels, engine: Engine
-    ) -> None:
-        tenant = await engine.create_tenant("t", LADDER)
-        await write(tenant, new("a", "the answer", questions=("Which zeppelin flew?",)))
-        await start(engine, tenant, models.new)
-        for encoder in (models.new, models.old):
-            assert tokens(encoder, "Which zeppelin flew?") in encoder.embedded
-
-
-async def models_compared(models: TwoModels, engine: Engine, tenant: Tenant) -> float | None:
-    """Once more, from the beginning."""
-    await tenant.migrating.roll_back()
-    return (await start(engine, tenant, models.new)).overlap_at_10
 
 
 class TestModels:

@@ -4,6 +4,8 @@ change.
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -233,3 +235,17 @@ def test_a_topic_that_came_later_is_found_before_its_lists_are_made_and_after(
     assert misfits(partition) < apart / 2, "the new topic has clusters of its own"
     for weights in WEIGHTS:
         assert recall(partition, later, weights) >= 0.99
+
+
+def test_events_that_never_end_do_not_hide_what_is_fresh_now(held: list[IndexedMemory]) -> None:
+    """Times that stand for "no end" move the origin of ages by centuries, which no float32 bridges."""
+    far = indexed_at(held[: len(held) // 5], 250_000_000_000.0)
+    standing = [*far, *held[len(far) :]]
+    partition = listed(standing)
+    for weights in (RankingWeights(0.5, 0.0, 1.0), RankingWeights(0.5, 0.2, 0.41), *WEIGHTS):
+        assert recall(partition, standing[len(far) :], weights) >= 0.99
+
+
+def indexed_at(memories: list[IndexedMemory], event: float) -> list[IndexedMemory]:
+    moment = datetime.fromtimestamp(event, UTC)
+    return [replace(each, memory=replace(each.memory, event_time=moment)) for each in memories]

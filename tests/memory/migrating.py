@@ -63,6 +63,13 @@ def settle(store: TenantStore, *, limit: int = 3) -> None:
         pass
 
 
+def start(store: TenantStore, model: StoredModel) -> None:
+    """As the engine does it: what is left of one that was rolled back goes first."""
+    if store.migration_state is MigrationState.ROLLED_BACK:
+        settle(store)
+    store.start_migration(model.fingerprint, model.dimension)
+
+
 def bring_to(store: TenantStore, state: str, model: StoredModel = NEW) -> None:
     """From a store without a migration to one of `STATES`; the last three half done where they can be."""
     if state == "none":

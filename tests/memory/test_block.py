@@ -4,6 +4,7 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from precall.engine.errors import TenantQuarantined
 from precall.engine.index.filter import MemoryFilter
 from precall.engine.index.partition import Partition, PartitionSettings
-from precall.engine.memory import reading
+from precall.engine.memory import decoded_memory, kept_memories, reading
+from precall.engine.memory.decoded_memory import decode_said, verified_contents, verified_said
+from precall.engine.memory.kept_memories import KeptMemories
 from precall.engine.memory.ladder import Ladder
-from precall.engine.memory.memory import MemoryKind, Source
-from precall.engine.memory.rows import INDEXED_COLUMNS
+from precall.engine.memory.memory import Memory, MemoryKind, Source
+from precall.engine.memory.rows import CURRENT, CURRENT_CHECKSUM, INDEXED_COLUMNS, SAID, said_bytes
 from precall.engine.memory.store import TenantStore
 from tests.memory.conftest import DANA, DIMENSION, Prepare
 
@@ -122,6 +125,55 @@ def test_what_was_read_is_decoded_once(store: TenantStore, prepare: Prepare) -> 
     partition = by_blocks(store)
     assert partition.memory("m1") is partition.memory("m1") is not None
     assert partition.memory("m2") is None
+
+
+def test_good_rows_are_verified_together(
+    store: TenantStore, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each would be encoded alone, and a rung would load as surely and in more time."""
+    store.write([prepare(f"m{n}", text='100 % "tea"\n\u2028 é', importance=n / 4) for n in range(3)])
+
+    def one_by_one(row: object) -> bytes:
+        raise AssertionError("a row was looked at by itself")
+
+    monkeypatch.setattr(decoded_memory, "verified_said", one_by_one)
+    assert len(by_blocks(store)) == 3
+
+
+def test_a_row_that_is_equal_to_others_and_written_otherwise_is_read_as_it_was_written() -> None:
+    """0.0 and -0.0, which SQLite does not tell apart in its own files; nor does what encodes many at once."""
+    rows = []
+    for identity, importance in (("m1", 0.0), ("m2", -0.0)):
+        said = [identity, "fact", 0, 1.0, importance, *[None] * (len(SAID) - 5)]
+        content = said_bytes('["acme"]', said)
+        rows.append((CURRENT, 0, None, CURRENT_CHECKSUM, crc32(content), '["acme"]', *said))
+    assert verified_contents(rows, tuple(zip(*rows, strict=True))) == [verified_said(row) for row in rows]
+
+
+def test_blocks_say_how_many_memories_follow(
+    store: TenantStore, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_BLOCK_ROWS", 2)
+    store.write([prepare(f"m{n}", key="k" if n < 3 else "") for n in range(7)])  # two become history
+    assert [(len(block), block.following) for block in store.load_blocks(DANA)] == [(2, 3), (2, 1), (1, 0)]
+
+
+def test_a_reader_who_decodes_late_brings_nothing_back(
+    store: TenantStore, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write([prepare("m1")])
+    [block] = store.load_blocks(DANA)
+    kept = KeptMemories()
+    kept.extend(block.ids, block.contents)
+
+    def decode_slowly(content: bytes) -> Memory:
+        monkeypatch.setattr(kept_memories, "decode_said", decode_said)
+        kept.pop("m1")  # while the reader decodes
+        return decode_said(content)
+
+    monkeypatch.setattr(kept_memories, "decode_said", decode_slowly)
+    assert kept.get("m1") is not None
+    assert "m1" not in kept and kept.get("m1") is None
 
 
 def test_an_empty_rung_has_no_blocks(store: TenantStore) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from precall.engine.errors import ConfigurationError, StorageUnavailable, TenantNotFound, TenantQuarantined
+from precall.engine.memory.decoded_memory import decode_said
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import Memory
 from precall.engine.memory.prepared import PreparedMemory
@@ -85,8 +86,8 @@ def read_all(folder: Path) -> tuple[int, Truth]:
 
 def served(store: TenantStore, rung: Rung) -> Iterator[tuple[str, Memory]]:
     for block in store.load_blocks(rung):
-        for identity, kept in zip(block.ids, block.memories, strict=True):
-            yield identity, kept.memory
+        for identity, content in zip(block.ids, block.contents, strict=True):
+            yield identity, decode_said(content)
 
 
 def is_refused(folder: Path, files: Files, what: object) -> bool:

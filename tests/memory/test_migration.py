@@ -27,6 +27,7 @@ from tests.memory.migrating import (
     loaded,
     made_by,
     settle,
+    start,
     state_of,
     vector_of,
 )
@@ -37,7 +38,7 @@ Prepare = Callable[..., PreparedMemory]
 SERVES = {state: OLD if state in ("none", "backfilling", READY, "rolled back") else NEW for state in STATES}
 OTHER = {"backfilling": NEW, READY: NEW, "switched": OLD}
 STEPS: dict[str, Callable[[TenantStore], object]] = {
-    "start": lambda store: store.start_migration(ALIKE.fingerprint, ALIKE.dimension),
+    "start": lambda store: start(store, ALIKE),
     "backfill": lambda store: store.lacking(3),
     "add": lambda store: store.add_next_vectors([NextVector(1, vector_of(NEW, "m0"))]),
     "compare": lambda store: store.note_comparison(0.5, 10),
@@ -141,7 +142,9 @@ def test_a_way_back_leads_to_what_was(filled: TenantStore, state: str) -> None:
     assert left is not None and left.done > 3
     assert filled.settle_migration(3) and filled.migration.done == left.done - 3
     filled.check_integrity()
-    filled.start_migration(ALIKE.fingerprint, ALIKE.dimension)  # it removes the rest first
+    with pytest.raises(MigrationRefused, match="still being removed"):
+        filled.start_migration(ALIKE.fingerprint, ALIKE.dimension)
+    start(filled, ALIKE)
     assert filled.migration.done == 0
     assert len(filled.lacking(99)) == 8
     backfill(filled)
@@ -215,8 +218,26 @@ def test_what_names_no_model_is_refused(store: TenantStore, fingerprint: str, di
 @pytest.mark.parametrize("state", ["none", "finished", "rolled back"])
 def test_the_model_that_serves_is_not_migrated_to(filled: TenantStore, state: str) -> None:
     bring_to(filled, state)
-    with pytest.raises(MigrationRefused, match="served by this model already"):
-        filled.start_migration(SERVES[state].fingerprint, SERVES[state].dimension)
+    serving = SERVES[state].fingerprint
+    with pytest.raises(MigrationRefused, match=f"served by model {serving} already"):
+        filled.start_migration(serving, SERVES[state].dimension)
+    filled.check_integrity()
+
+
+def test_one_that_was_begun_goes_on_when_it_is_started_again(filled: TenantStore) -> None:
+    bring_to(filled, "backfilling")
+    before = filled.migration
+    filled.start_migration(NEW.fingerprint, NEW.dimension)
+    assert filled.migration == before, "nothing of what was made is lost"
+    backfill(filled)
+    filled.switch_migration()
+    with pytest.raises(MigrationRefused, match="it is switched"):
+        filled.start_migration(NEW.fingerprint, NEW.dimension)
+
+
+def test_a_step_of_no_migration_says_that_there_is_none(filled: TenantStore) -> None:
+    with pytest.raises(MigrationRefused, match="'acme' cannot roll back: it has no migration"):
+        filled.roll_back_migration()
 
 
 def test_backfill_passes_over_what_is_gone_or_there(filled: TenantStore) -> None:
@@ -263,7 +284,7 @@ def test_what_the_new_model_cannot_have_made_is_refused_whole(
 
 def test_vectors_of_an_earlier_try_are_refused(filled: TenantStore) -> None:
     bring_to(filled, "rolled back", ALIKE)
-    filled.start_migration("model-2", 12)
+    start(filled, NEW)
     with pytest.raises(MigrationRefused, match="it leads to model model-2"):
         filled.add_next_vectors([NextVector(1, vector_of(ALIKE, "m0"))], fingerprint="model-3")
 

@@ -118,15 +118,14 @@ MIGRATOR = """
 import sys
 from pathlib import Path
 from precall.engine.memory.store import TenantStore
-from tests.memory.migrating import MODELS, OLD, ALIKE, backfill
+from tests.memory.migrating import MODELS, OLD, ALIKE, backfill, start
 
 store = TenantStore.open(Path(sys.argv[1]))
 while True:
     goal = ALIKE if store.serving == OLD else OLD
     state = store.migration.state.value if store.migration else "none"
     if state in ("none", "finished", "rolled back"):
-        store.settle_migration(2)
-        store.start_migration(goal.fingerprint, goal.dimension)
+        start(store, goal)
     elif state == "backfilling":
         backfill(store, limit=2, batches=1)
         if store.migration.ready:

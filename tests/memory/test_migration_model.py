@@ -24,7 +24,7 @@ from precall.engine.memory.migration import MigrationState, StoredModel
 from precall.engine.memory.outcomes import DeleteOutcome
 from precall.engine.memory.prepared import PreparedMemory
 from precall.engine.memory.store import TenantStore
-from tests.memory.migrating import ALIKE, NEW, OLD, backfill, by_models, loaded, made_by, vector_of
+from tests.memory.migrating import ALIKE, NEW, OLD, backfill, by_models, loaded, made_by, start, vector_of
 
 RUNGS = (Rung(("a",)), Rung(("a", "u")))
 START = datetime(2024, 5, 1, tzinfo=UTC)
@@ -176,7 +176,7 @@ class MigrationMachine(RuleBasedStateMachine):
     def start(self, data: st.DataObject) -> None:
         serving = self.serving
         model = data.draw(st.sampled_from([each for each in (OLD, NEW, ALIKE) if each != serving]))
-        self.store.start_migration(model.fingerprint, model.dimension)
+        start(self.store, model)
         self.state, self.old, self.new = MigrationState.BACKFILLING, serving, model
         self.beside.clear()
 

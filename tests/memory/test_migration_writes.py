@@ -30,6 +30,7 @@ from tests.memory.migrating import (
     loaded,
     made_by,
     settle,
+    start,
     state_of,
     vector_of,
 )
@@ -185,7 +186,7 @@ def test_vectors_of_an_earlier_try_are_not_taken_for_those_of_this_one(
     late = AskedWrite([says(prepare, store, "m")], serving="model-1", other="model-3")
     store.roll_back_migration()
     twin = StoredModel("model-4", 8)
-    store.start_migration(twin.fingerprint, twin.dimension)
+    start(store, twin)
     (outcome,) = store.write_group([late])
     assert isinstance(outcome, WriteOutcome) and outcome.added[0].other_vector is None
     assert [each.text for each in store.lacking(9)] == ["what m says"]
@@ -223,8 +224,8 @@ def test_nothing_is_left_of_the_second_vector_of_what_is_destroyed(
         )
         for identity in ids
     ]
-    for start in range(0, len(written), 5):
-        store.write(written[start : start + 5])
+    for begin in range(0, len(written), 5):
+        store.write(written[begin : begin + 5])
     store.start_migration(big.fingerprint, big.dimension)
     for each in store.lacking(35 if state == "backfilling" else 40):
         store.add_next_vectors([NextVector(each.number, vector_of(big, each.text.split()[1]))])

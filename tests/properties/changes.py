@@ -14,7 +14,8 @@ from tests.properties import draws
 from tests.properties.actions import action
 from tests.properties.life import Life
 from tests.properties.model import Named
-from tests.properties.service import Destroyed, Refused, Wrote
+from tests.properties.service import Destroyed, Given, Refused, Wrote
+from tests.properties.vectors import MODELS
 
 whole_scopes = st.sampled_from((False, False, True))
 
@@ -40,8 +41,16 @@ class Changes(Life):
             batch.append(draws.some_memory(chance, told.serial, known, self.clock.wall()))
         return batch
 
-    def wrote(self, tenant: str, batch: Sequence[NewMemory], answer: Wrote) -> None:
-        expected = self.model(tenant).write(batch, self.clock.wall())
+    def some_given(self, chance: Random, tenant: str, batch: Sequence[NewMemory]) -> list[Given | None]:
+        """Vectors that a writer may bring: of the models that the tenant has."""
+        change = self.model(tenant).change
+        models = [change.serving, change.other or change.serving]
+        return [draws.some_given(chance, models) for _ in batch]
+
+    def wrote(
+        self, tenant: str, batch: Sequence[NewMemory], answer: Wrote, given: Sequence[Given | None] = ()
+    ) -> None:
+        expected = self.model(tenant).write(batch, self.clock.wall(), given)
         assert answer == Wrote(self.model(tenant).version, expected, replayed=False)
         self.touch(tenant)
 
@@ -54,22 +63,24 @@ class Changes(Life):
 
     @action(4, chance=draws.chances, tenant=draws.tenants, size=st.integers(1, 4))
     def write(self, chance: Random, tenant: str, size: int) -> None:
-        self.write_batch(tenant, self.some_batch(chance, tenant, size))
+        batch = self.some_batch(chance, tenant, size)
+        self.write_batch(tenant, batch, self.some_given(chance, tenant, batch))
 
     @action(3, chance=draws.chances, tenant=draws.tenants, rung=draws.rungs, key=draws.keys)
     def correct(self, chance: Random, tenant: str, rung: Rung, key: str) -> None:
         """Two statements about the same, of which the second may be older."""
         batch = self.some_batch(chance, tenant, 2)
-        self.write_batch(tenant, [replace(each, rung=rung, key=key) for each in batch])
+        given = self.some_given(chance, tenant, batch)
+        self.write_batch(tenant, [replace(each, rung=rung, key=key) for each in batch], given)
 
-    def write_batch(self, tenant: str, batch: Sequence[NewMemory]) -> None:
+    def write_batch(self, tenant: str, batch: Sequence[NewMemory], given: Sequence[Given | None]) -> None:
         request_id = self.request_id(tenant)
 
         async def request() -> Wrote:
-            return await self.service.write(tenant, batch, request_id)
+            return await self.service.write(tenant, batch, request_id, given)
 
         answer = self.do(request())
-        self.wrote(tenant, batch, answer)
+        self.wrote(tenant, batch, answer, given)
         self.remember(tenant, request, answer)
 
     @action(
@@ -87,6 +98,17 @@ class Changes(Life):
         answers = self.do(all_of_them())
         for answer, batch in sorted(zip(answers, batches, strict=True), key=lambda pair: pair[0].version):
             self.wrote(tenant, batch, answer)
+
+    @action(1, chance=draws.chances, tenant=draws.tenants)
+    def write_a_strange_vector(self, chance: Random, tenant: str) -> None:
+        """Of a model that the tenant has not."""
+        batch = self.some_batch(chance, tenant, 2)
+        change = self.model(tenant).change
+        for fingerprint in set(MODELS) - {change.serving, change.other}:
+            given = [None, Given(fingerprint, "pune")]
+            with pytest.raises(Refused, match="MODEL_FINGERPRINT_MISMATCH"):
+                self.do(self.service.write(tenant, batch, self.request_id(tenant), given))
+        self.touch(tenant)
 
     @action(1, chance=draws.chances, tenant=draws.tenants, taken=st.booleans())
     def write_what_cannot_be(self, chance: Random, tenant: str, taken: bool) -> None:

@@ -1,14 +1,16 @@
 """What kill -9 leaves behind: the files as they are at one moment inside a change."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from precall.engine.memory import migratable_store
 from precall.engine.memory.mark import VersionMark
+from precall.engine.memory.migration_record import MigrationRecord
 from precall.engine.memory.requests import Request
 
 
@@ -48,3 +50,29 @@ def files_of_a_crash(point: CrashPoint, data_dir: Path, copy: Path) -> Iterator[
             stack.enter_context(patch.object(VersionMark, "note", take_and_note))
         yield
     take()
+
+
+@contextmanager
+def files_of_a_step(count: int, data_dir: Path, copy: Path) -> Iterator[None]:
+    """Around a step of one migration and the work that follows it: ``copy`` gets the folder's files of the
+    moment before its ``count``-th transaction is committed, or of the end if there are fewer.
+    """
+    left = count
+
+    def counted(store: Callable[..., None]) -> Callable[..., None]:
+        def store_and_take(*arguments: Any, **named: Any) -> None:
+            nonlocal left
+            store(*arguments, **named)
+            left -= 1
+            if left == 0:
+                shutil.copytree(data_dir, copy)
+
+        return store_and_take
+
+    with (
+        patch.object(MigrationRecord, "store", counted(MigrationRecord.store)),
+        patch.object(migratable_store, "store_next_vectors", counted(migratable_store.store_next_vectors)),
+    ):
+        yield
+    if not copy.exists():
+        shutil.copytree(data_dir, copy)

@@ -13,6 +13,7 @@ from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import MemoryKind, NewMemory, Source
 from tests.fakes.clock import FakeClock
 from tests.fakes.memories import WORDS, moment
+from tests.properties.service import Given
 
 Item = TypeVar("Item")
 
@@ -113,3 +114,10 @@ def some_memory(chance: Random, number: int, known: Sequence[str], now: float) -
         metadata=chance.choice(({}, {"colour": "red"}, {"colour": "blue", "size": "5"})),
         pinned=chance.choice((False, True)),
     )
+
+
+def some_given(chance: Random, models: Sequence[str]) -> Given | None:
+    """A vector of one of these models, or more often none; what is drawn does not depend on ``models``."""
+    words = " ".join(chance.choice(WORDS[:7]) for _ in range(3))
+    number = chance.randrange(6)
+    return Given(models[number % len(models)], words) if number < 2 else None

@@ -1,28 +1,31 @@
 """precall in this process, without the network."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from precall.engine.engine import Engine, EngineSettings
-from precall.engine.errors import PrecallError
+from precall.engine.errors import ModelChanged, PrecallError
 from precall.engine.index.filter import MemoryFilter
 from precall.engine.index.partition import PartitionSettings
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import Memory, MemoryState, NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome
 from precall.engine.memory.registry import TENANTS_FOLDER
+from precall.engine.preparing import GivenVector
 from precall.engine.residency import ResidencySettings
 from precall.engine.retrieval.query import Query
 from precall.engine.tenant import Tenant
+from precall.engine.tenant_model import TenantModel
 from precall.scoring.terms import analyze
 from precall.server.mapping.filters import passes
+from tests.engine.two_models import HeldEncoder
 from tests.fakes.clock import FakeClock
-from tests.fakes.encoder import FakeEncoder
 from tests.fakes.memories import moment
-from tests.properties.service import LEVELS, Destroyed, Found, Page, Refused, Seen, Wrote
-from tests.properties.vectors import embed
+from tests.properties.service import LEVELS, Destroyed, Found, Given, Page, Refused, Seen, Standing, Wrote
+from tests.properties.vectors import CARDS, embed
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class Tightness:
     listed: bool = False
     partitions: PartitionSettings = field(default_factory=lambda: PartitionSettings(exact_below=3))
 
+    def applied_to(self, settings: EngineSettings) -> EngineSettings:
+        """What expired is destroyed when a life says so: a sweep of its own would come by the real clock."""
+        residency = ResidencySettings(budget_bytes=self.budget_bytes, open_files=self.open_files)
+        return replace(settings, partitions=self.partitions, residency=residency, expiry_seconds=1e6)
+
 
 class EnginePath:
     """A `Service` that calls `Engine` and `Tenant`."""
@@ -43,7 +51,7 @@ class EnginePath:
     def __init__(self, clock: FakeClock, tightness: Tightness) -> None:
         self.clock = clock
         self.tightness = tightness
-        self.encoder = FakeEncoder()
+        self.encoders = {fingerprint: HeldEncoder(card) for fingerprint, card in CARDS.items()}
         self.listed_searches = 0
         """Searches that read lists of codes."""
         self.data_dir = Path()
@@ -54,17 +62,13 @@ class EnginePath:
         assert self._engine is not None, "start it first"
         return self._engine
 
-    async def start(self, data_dir: Path) -> None:
+    async def start(self, data_dir: Path, models: Sequence[str]) -> None:
+        primary, *others = (self.encoders[fingerprint] for fingerprint in models)
         self.data_dir = data_dir
         self._engine = Engine(
-            EngineSettings(
-                data_dir / TENANTS_FOLDER,
-                partitions=self.tightness.partitions,
-                residency=ResidencySettings(
-                    budget_bytes=self.tightness.budget_bytes, open_files=self.tightness.open_files
-                ),
-            ),
-            self.encoder,
+            self.tightness.applied_to(EngineSettings(data_dir / TENANTS_FOLDER)),
+            primary,
+            next_encoder=others[0] if others else None,
             clock=self.clock,
         )
         await self._engine.start()
@@ -78,13 +82,18 @@ class EnginePath:
     async def drop(self, tenant: str) -> None:
         await self.engine.delete_tenant(tenant)
 
-    async def write(self, tenant: str, batch: Sequence[NewMemory], request_id: str | None) -> Wrote:
-        try:
+    async def write(
+        self,
+        tenant: str,
+        batch: Sequence[NewMemory],
+        request_id: str | None,
+        given: Sequence[Given | None] = (),
+    ) -> Wrote:
+        vectors = [None if each is None else GivenVector(each.vector, each.fingerprint) for each in given]
+        with _refusals():
             outcome = await (await self._tenant(tenant)).write(
-                batch, [None] * len(batch), request_id=request_id, truncate=False
+                batch, vectors or [None] * len(batch), request_id=request_id, truncate=False
             )
-        except PrecallError as error:
-            raise Refused(error.reason) from error
         written = [
             (each.id, each.state is MemoryState.CURRENT, tuple(each.superseded_ids))
             for each in outcome.written
@@ -118,31 +127,65 @@ class EnginePath:
         asked: MemoryFilter | None = None,
         as_of: float | None = None,
         min_version: int = 0,
+        by: str = "",
+    ) -> Found:
+        with _refusals():
+            found = await self._tenant(tenant)
+            while True:
+                model = found.model(by)
+                try:
+                    return await self._search(
+                        found,
+                        model,
+                        rung,
+                        text,
+                        limit=limit,
+                        asked=asked,
+                        as_of=as_of,
+                        min_version=min_version,
+                    )
+                except ModelChanged:
+                    if by:
+                        raise
+
+    async def _search(
+        self,
+        tenant: Tenant,
+        model: TenantModel,
+        rung: Rung,
+        text: str,
+        *,
+        limit: int,
+        asked: MemoryFilter | None,
+        as_of: float | None,
+        min_version: int,
     ) -> Found:
         query = Query(
-            embed(text),
+            embed(model.fingerprint, text),
             analyze(text),
             self.clock.wall() if as_of is None else as_of,
             limit,
             filter=asked,
         )
-        partitions = await (await self._tenant(tenant)).partitions(rung)
+        partitions = await tenant.partitions(rung, model)
         if self.tightness.listed:
             for partition in partitions:
                 await asyncio.to_thread(partition.wait_until_listed)
         self.listed_searches += any(partition.listed for partition in partitions)
-        try:
-            found = await (await self._tenant(tenant)).search(
-                rung, query, min_version=min_version, as_of=None if as_of is None else moment(as_of)
-            )
-        except PrecallError as error:
-            raise Refused(error.reason) from error
+        found = await tenant.search(
+            rung,
+            query,
+            model=model,
+            min_version=min_version,
+            as_of=None if as_of is None else moment(as_of),
+        )
         assert all(hit.memory.state is MemoryState.CURRENT for hit in found.hits)
         return Found(
             [(hit.memory.id, hit.score.total) for hit in found.hits],
             {hit.memory.id: hit.memory.text for hit in found.hits},
             found.version,
             found.visible,
+            model.fingerprint,
         )
 
     async def page(
@@ -175,6 +218,34 @@ class EnginePath:
         found = await asyncio.to_thread((await self._tenant(tenant)).store.get, ids, visible_from=rung)
         return list(map(_seen, found.memories))
 
+    async def step(self, tenant: str, step: str, goal: str) -> None:
+        migrating = (await self._tenant(tenant)).migrating
+        with _refusals():
+            if step == "start":
+                await migrating.start(self.engine.models.named(goal))
+            else:
+                await {
+                    "switch": migrating.switch, "roll back": migrating.roll_back, "finish": migrating.finish
+                }[step]()  # fmt: skip
+
+    async def rest(self, tenant: str) -> None:
+        await (await self._tenant(tenant)).migrating.settled()
+
+    async def standing(self, tenant: str) -> Standing | None:
+        report = await (await self._tenant(tenant)).migrating.report()
+        migration = report.migration
+        if migration is None:
+            return None
+        return Standing(
+            "READY" if migration.ready else migration.state.name,
+            migration.from_fingerprint,
+            migration.to_fingerprint,
+            migration.serving_fingerprint,
+            migration.done,
+            migration.total,
+            report.error,
+        )
+
     async def evict(self) -> None:
         residency = self.engine.residency
         budget, residency.budget_bytes = residency.budget_bytes, 0
@@ -196,6 +267,15 @@ class EnginePath:
 
     async def _tenant(self, tenant: str) -> Tenant:
         return await self.engine.tenant(tenant)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raises Refused for every error of precall's."""
+    try:
+        yield
+    except PrecallError as error:
+        raise Refused(error.reason) from error
 
 
 def _destroyed(outcome: DeleteOutcome) -> Destroyed:

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,9 +16,10 @@ from tests.fakes.clock import FakeClock
 from tests.properties.actions import actions_of, arguments
 from tests.properties.draws import RUNGS, TENANTS
 from tests.properties.model import Model, Statement
+from tests.properties.model_change import ModelChange
 from tests.properties.ranking import Recall, check_answer, scored
 from tests.properties.service import Destroyed, Found, Service, Wrote
-from tests.properties.vectors import embed
+from tests.properties.vectors import MODELS
 
 Result = TypeVar("Result")
 Request = Callable[[], Coroutine[Any, Any, Wrote | Destroyed]]
@@ -29,7 +30,7 @@ NewFolder = Callable[[], Path]
 class Told:
     """What a tenant was told, and what it answered. ``again``: requests with the answer that each had."""
 
-    model: Model = field(default_factory=Model)
+    model: Model
     serial: int = 0
     again: list[tuple[Request, Wrote | Destroyed]] = field(default_factory=list)
 
@@ -42,7 +43,9 @@ class Life(RuleBasedStateMachine):
         self.new_folder = new_folder
         self.clock = FakeClock()
         self.runner = asyncio.Runner()
-        self.told = {tenant: Told() for tenant in TENANTS}
+        self.models: tuple[str, ...] = MODELS
+        """What the server runs; the first one is what new tenants get."""
+        self.told = {tenant: Told(self.new_model()) for tenant in TENANTS}
         self.moments = [self.clock.wall() - 1]
         """When something changed, and before."""
         self.touched = TENANTS[0]
@@ -54,7 +57,7 @@ class Life(RuleBasedStateMachine):
     def begin(self, service: Service) -> None:
         """Called once, by the subclass's initial rule."""
         self.service = service
-        self.do(service.start(self.new_folder()))
+        self.do(service.start(self.new_folder(), self.models))
         for tenant in TENANTS:
             self.do(service.create(tenant))
 
@@ -74,6 +77,10 @@ class Life(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(actions_of(self)), label="action")
         method = getattr(self, name)
         method(**arguments(method, data))
+
+    def new_model(self) -> Model:
+        """Of a tenant that is created now."""
+        return Model(change=ModelChange(self.models[0]))
 
     def model(self, tenant: str) -> Model:
         return self.told[tenant].model
@@ -100,14 +107,19 @@ class Life(RuleBasedStateMachine):
         limit: int,
         asked: MemoryFilter | None = None,
         as_of: float | None = None,
+        by: Collection[str] = (),
     ) -> None:
-        """The answer is the best there is for this reader, and nothing else."""
+        """The answer is the best there is for this reader, and nothing else.
+
+        ``by``: whose vectors may have been compared; empty: of the model that serves.
+        """
         model, now = self.model(tenant), self.clock.wall()
         corpus = model.current(reader) if as_of is None else model.current_at(reader, as_of, now)
         moment = now if as_of is None else as_of
-        best = scored(model, corpus, text, now=moment, embed=embed)
+        assert found.fingerprint in (by or (model.change.serving,))
+        best = scored(model, corpus, text, now=moment, by=found.fingerprint)
         allowed = [each for each in corpus if each.may_be_served(moment) and each.passes(asked)]
-        what = (tenant, reader.values, text, limit, asked, as_of)
+        what = (tenant, reader.values, text, limit, asked, as_of, found.fingerprint)
         self.check_words(found, allowed, what)
         assert found.visible == sum(each.passes(asked) for each in corpus), what
         assert found.version == model.version, what

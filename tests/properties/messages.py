@@ -5,7 +5,7 @@ from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import MemoryKind, NewMemory, Source
 from precall.proto import common_pb2
 from precall.server.mapping.values import scope_of, timestamp
-from tests.properties.service import LEVELS, Seen
+from tests.properties.service import LEVELS, Given, Seen
 
 
 def kind_value(kind: MemoryKind) -> common_pb2.MemoryKind:
@@ -21,7 +21,17 @@ def source_message(source: Source) -> common_pb2.Source:
     )
 
 
-def input_message(memory: NewMemory, ladder: Ladder) -> common_pb2.MemoryInput:
+def vector_message(given: Given) -> common_pb2.Vectors:
+    return common_pb2.Vectors(
+        data=given.vector.astype("<f4").tobytes(),
+        count=1,
+        dimension=len(given.vector),
+        format=common_pb2.VECTOR_FORMAT_FLOAT32,
+        model_fingerprint=given.fingerprint,
+    )
+
+
+def input_message(memory: NewMemory, ladder: Ladder, given: Given | None) -> common_pb2.MemoryInput:
     message = common_pb2.MemoryInput(
         id=memory.id,
         scope=scope_of(memory.rung, ladder),
@@ -35,6 +45,8 @@ def input_message(memory: NewMemory, ladder: Ladder) -> common_pb2.MemoryInput:
         metadata=dict(memory.metadata),
         pinned=memory.pinned,
     )
+    if given is not None:
+        message.vector.CopyFrom(vector_message(given))
     for name in ("event_time", "said_time", "valid_from", "valid_until", "expires_at"):
         if (moment := getattr(memory, name)) is not None:
             getattr(message, name).CopyFrom(timestamp(moment))

@@ -1,6 +1,6 @@
 """A tenant's memories as the documents describe them: a list, and rules that read all of it each time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -8,16 +8,24 @@ from datetime import datetime
 from precall.engine.index.filter import MemoryFilter
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import MemoryKind, NewMemory
+from tests.properties.model_change import ModelChange
+from tests.properties.service import Given
+from tests.properties.vectors import OLD
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What was said, and what became of it. Times are Unix seconds."""
+    """What was said, and what became of it. Times are Unix seconds.
+
+    ``given``: fingerprint -> words, of which the writer brought that model's vector; any other model's is
+    made of the text.
+    """
 
     said: NewMemory
     stored_at: float
     version: int
     superseded_at: float | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -30,6 +38,10 @@ class Statement:
     @property
     def event(self) -> float:
         return self.said.event_time.timestamp()
+
+    def words_for(self, fingerprint: str) -> str:
+        """What that model's vector was made of."""
+        return self.given.get(fingerprint, self.said.text)
 
     @property
     def is_turn(self) -> bool:
@@ -74,6 +86,7 @@ class Model:
 
     statements: list[Statement] = field(default_factory=list)
     version: int = 0
+    change: ModelChange = field(default_factory=lambda: ModelChange(OLD))
 
     def copy(self) -> "Model":
         return deepcopy(self)
@@ -81,12 +94,25 @@ class Model:
     def ids(self) -> list[str]:
         return [each.id for each in self.statements]
 
-    def write(self, batch: Sequence[NewMemory], now: float) -> list[tuple[str, bool, tuple[str, ...]]]:
+    def take(self, step: str, goal: str) -> None:
+        """A step from one model to another; vectors of the one that is given up are gone."""
+        change = self.change
+        change.take(step, goal)
+        given_up = {"finish": change.origin, "roll back": change.goal}.get(step, "")
+        for place, each in enumerate(self.statements):
+            if given_up in each.given:
+                kept = {name: words for name, words in each.given.items() if name != given_up}
+                self.statements[place] = replace(each, given=kept)
+
+    def write(
+        self, batch: Sequence[NewMemory], now: float, given: Sequence[Given | None] = ()
+    ) -> list[tuple[str, bool, tuple[str, ...]]]:
         """One version later; of each memory its id, whether it stands, and whom it superseded."""
         self.version += 1
         superseded: list[tuple[str, ...]] = []
-        for said in batch:
-            new = Statement(said, now, self.version)
+        for said, vector in zip(batch, given or [None] * len(batch), strict=True):
+            brought = {} if vector is None else {vector.fingerprint: vector.words}
+            new = Statement(said, now, self.version, given=brought)
             standing = self._standing(said.rung, said.key)
             superseded.append(())
             if standing is not None:

@@ -2,20 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from precall.scoring.terms import analyze
 from tests.properties.model import Model, Statement
+from tests.properties.vectors import embed
 
 TOLERANCE = 2e-5
 """Over what float32 and vectors rounded to float16 can differ from float64."""
-
-Embed = Callable[[str], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,12 @@ class Scored:
         return (-self.total, -said.rung.depth, -self.statement.event, said.id)
 
 
-def scored(
-    model: Model, corpus: Sequence[Statement], text: str, *, now: float, embed: Embed
-) -> dict[str, Scored]:
-    """Every memory of ``corpus`` by its id; how rare a word is counts over the whole of it."""
+def scored(model: Model, corpus: Sequence[Statement], text: str, *, now: float, by: str) -> dict[str, Scored]:
+    """Every memory of ``corpus`` by its id; how rare a word is counts over the whole of it. ``by``: the
+    fingerprint of the model whose vectors are compared.
+    """
     terms = set(analyze(text))
-    query = embed(text).astype(np.float64)
+    query = embed(by, text).astype(np.float64)
     impacts = {each.id: _impacts(model, each) for each in corpus}
     rarity = {}
     for term in terms:
@@ -44,7 +42,7 @@ def scored(
         rarity[term] = math.log(1 + (len(corpus) - holding + 0.5) / (holding + 0.5))
     answers = {}
     for each in corpus:
-        vector = embed(each.said.text).astype(np.float16).astype(np.float64)
+        vector = embed(by, each.words_for(by)).astype(np.float16).astype(np.float64)
         cosine = min(max(float(np.dot(vector, query)), 0.0), 1.0)
         weights = impacts[each.id]
         keyword = math.fsum(rarity[term] * weights[term] for term in sorted(terms) if term in weights)

@@ -1,4 +1,4 @@
-"""The fake model's vectors, remembered: a life says the same words again and again."""
+"""The vectors of two fake models, remembered: a life says the same words again and again."""
 
 from functools import cache
 
@@ -6,25 +6,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.client.encoder import EncodedQuery
-from precall.engine.encoding.encoder import TextRole
-from tests.fakes.encoder import FAKE_CARD, FakeEncoder
+from precall.engine.encoding.card import ModelCard
+from tests.engine import two_models
+from tests.engine.two_models import HeldEncoder
 
-_encoder = FakeEncoder()
+CARDS: dict[str, ModelCard] = {card.fingerprint: card for card in (two_models.OLD, two_models.NEW)}
+"""By fingerprint. Their vectors have different lengths."""
+
+MODELS = OLD, NEW = tuple(CARDS)
+
+_encoders = {fingerprint: HeldEncoder(card) for fingerprint, card in CARDS.items()}
 
 
 @cache
-def embed(text: str) -> NDArray[np.float32]:
-    """A unit vector, ``(32,)``."""
-    tokenized = _encoder.tokenize(text, TextRole.QUERY, truncate=False)
-    return _encoder.encode([tokenized]).vectors[0]
+def embed(fingerprint: str, text: str) -> NDArray[np.float32]:
+    """A unit vector of that model, ``(dimension,)``."""
+    return _encoders[fingerprint].vector(text)
+
+
+def other_than(fingerprint: str) -> str:
+    """The model that is not this one."""
+    return NEW if fingerprint == OLD else OLD
 
 
 class LocalFakeEncoder:
     """The `QueryEncoder` of an agent's process."""
 
-    model_fingerprint = FAKE_CARD.fingerprint
+    def __init__(self, model_fingerprint: str) -> None:
+        self.model_fingerprint = model_fingerprint
 
     async def encode(self, text: str) -> EncodedQuery:
-        return EncodedQuery(embed(text))
+        return EncodedQuery(embed(self.model_fingerprint, text))
 
     def warm(self, text: str) -> None: ...

@@ -1,6 +1,5 @@
 """precall as its users meet it: a server on loopback, gRPC, real keys, a client with its cache."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -11,13 +10,12 @@ from unittest.mock import patch
 import grpc
 import grpc.aio
 
-from precall.client import AsyncClient, AsyncSession, ClientOptions
+from precall.client import AsyncSession
 from precall.engine.encoding.encoder import Encoder
 from precall.engine.engine import Engine, EngineSettings
 from precall.engine.index.filter import MemoryFilter
 from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import NewMemory, Source
-from precall.engine.residency import ResidencySettings
 from precall.proto import admin_pb2, common_pb2, memory_pb2, retrieval_pb2
 from precall.proto.admin_pb2_grpc import AdminServiceStub
 from precall.proto.memory_pb2_grpc import MemoryServiceStub
@@ -29,26 +27,12 @@ from precall.server.model import ServedModel
 from precall.server.settings import ServerSettings
 from tests.fakes.clock import FakeClock
 from tests.fakes.reranker import WordReranker
+from tests.properties.agents import DEADLINE, Agents
 from tests.properties.engine_path import EnginePath, Tightness
-from tests.properties.messages import filter_message, input_message, seen, source_message
-from tests.properties.service import LEVELS, Destroyed, Found, Page, Refused, Seen, Wrote
-from tests.properties.vectors import LocalFakeEncoder
+from tests.properties.messages import filter_message, input_message, seen, source_message, vector_message
+from tests.properties.service import LEVELS, Destroyed, Found, Given, Page, Refused, Seen, Standing, Wrote
 
 _LADDER = Ladder(LEVELS)
-_DEADLINE = 30.0
-
-
-class AgentClock:
-    """Of an agent on the server's machine: its wall clock is the server's, its spans are real."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self._clock = clock
-
-    def wall(self) -> float:
-        return self._clock.wall()
-
-    def elapsed(self) -> float:
-        return asyncio.get_running_loop().time()
 
 
 class WirePath(EnginePath):
@@ -57,11 +41,10 @@ class WirePath(EnginePath):
     def __init__(self, clock: FakeClock, tightness: Tightness) -> None:
         super().__init__(clock, tightness)
         self.keys: dict[str, str] = {}
-        self.sessions: dict[tuple[str, Rung], AsyncSession] = {}
+        self.agents = Agents(clock)
         self._open = AsyncExitStack()
-        self._conversations = AsyncExitStack()
 
-    async def start(self, data_dir: Path) -> None:
+    async def start(self, data_dir: Path, models: Sequence[str]) -> None:
         self.data_dir = data_dir
         self.clock.advance(60.0)  # what an earlier process leased is over
         settings = ServerSettings.load(
@@ -71,7 +54,8 @@ class WirePath(EnginePath):
             },
             environment={},
         )  # fmt: skip
-        model = ServedModel(self.encoder, "fake", reranker=WordReranker())
+        primary, *others = (ServedModel(self.encoders[fingerprint], "fake") for fingerprint in models)
+        model = replace(primary, reranker=WordReranker(), next=others[0] if others else None)
         with patch.object(app, "Engine", self._make_engine):
             running = app.running_server(settings, lambda _: model)
             self.endpoints = await self._open.enter_async_context(running)
@@ -82,22 +66,13 @@ class WirePath(EnginePath):
         self._retrieval = RetrievalServiceStub(channel)
 
     def _make_engine(self, settings: EngineSettings, encoder: Encoder, **observers: Any) -> Engine:
-        tightness = self.tightness
-        residency = ResidencySettings(budget_bytes=tightness.budget_bytes, open_files=tightness.open_files)
-        settings = replace(settings, partitions=tightness.partitions, residency=residency)
-        self._engine = Engine(settings, encoder, clock=self.clock, **observers)
+        self._engine = Engine(self.tightness.applied_to(settings), encoder, clock=self.clock, **observers)
         return self._engine
 
     async def stop(self) -> None:
-        await self.hang_up()
+        await self.agents.hang_up()
         await self._open.aclose()
         self._open = AsyncExitStack()
-
-    async def hang_up(self) -> None:
-        """Every agent's conversation ends."""
-        self.sessions.clear()
-        await self._conversations.aclose()
-        self._conversations = AsyncExitStack()
 
     async def create(self, tenant: str) -> None:
         request = admin_pb2.CreateTenantRequest(id=tenant, ladder=LEVELS)
@@ -105,7 +80,7 @@ class WirePath(EnginePath):
         self.keys[tenant] = await self.new_key(tenant)
 
     async def drop(self, tenant: str) -> None:
-        await self.hang_up()
+        await self.agents.hang_up()
         await self._as_admin(self._admin.DeleteTenant, admin_pb2.DeleteTenantRequest(id=tenant))
 
     async def restore(self, backup: Path, tenant: str) -> None:
@@ -119,10 +94,19 @@ class WirePath(EnginePath):
         return str((await self._as_admin(self._admin.CreateKey, request)).secret)
 
     async def write(
-        self, tenant: str, batch: Sequence[NewMemory], request_id: str | None, key: str = ""
+        self,
+        tenant: str,
+        batch: Sequence[NewMemory],
+        request_id: str | None,
+        given: Sequence[Given | None] = (),
+        key: str = "",
     ) -> Wrote:
+        vectors = given or [None] * len(batch)
         request = memory_pb2.WriteMemoriesRequest(
-            memories=[input_message(each, _LADDER) for each in batch], request_id=request_id or ""
+            memories=[
+                input_message(each, _LADDER, vector) for each, vector in zip(batch, vectors, strict=True)
+            ],
+            request_id=request_id or "",
         )
         reply = await self._call(self._memories.WriteMemories, request, key or self.keys[tenant])
         written = [
@@ -166,12 +150,15 @@ class WirePath(EnginePath):
         asked: MemoryFilter | None = None,
         as_of: float | None = None,
         min_version: int = 0,
+        by: str = "",
         mode: retrieval_pb2.SearchMode = retrieval_pb2.SEARCH_MODE_FAST,
         key: str = "",
     ) -> Found:
         request = retrieval_pb2.SearchRequest(
             scope=scope_of(rung, _LADDER), query=text, limit=limit, min_version=min_version, mode=mode
         )
+        if by:
+            request.query_vector.CopyFrom(vector_message(Given(by, text)))
         if asked is not None:
             request.filter.CopyFrom(filter_message(asked))
         if as_of is not None:
@@ -183,6 +170,7 @@ class WirePath(EnginePath):
             {each.memory.id: each.memory.text for each in reply.results},
             reply.version,
             reply.visible,
+            reply.model_fingerprint,
         )
 
     async def page(
@@ -217,22 +205,37 @@ class WirePath(EnginePath):
         reply = await self._call(self._memories.GetMemories, request, self.keys[tenant])
         return list(map(seen, reply.memories))
 
-    async def session(self, tenant: str, rung: Rung) -> AsyncSession:
-        """An agent's conversation on a rung, its cache filled; one that is open stays so."""
-        if (tenant, rung) not in self.sessions:
-            client = AsyncClient(
-                self.endpoints.target,
-                api_key=self.keys[tenant],
-                options=ClientOptions(read_deadline_ms=20_000),
-                encoder=LocalFakeEncoder(),
-                clock=AgentClock(self.clock),
-            )
-            await self._conversations.enter_async_context(client)
-            session = client.session(_LADDER.scope(rung))
-            await self._conversations.enter_async_context(session)
-            assert await session.ready(_DEADLINE)
-            self.sessions[tenant, rung] = session
-        return self.sessions[tenant, rung]
+    async def step(self, tenant: str, step: str, goal: str) -> None:
+        if step == "start":
+            begin = admin_pb2.StartMigrationRequest(tenant_id=tenant, model=goal)
+            await self._as_admin(self._admin.StartMigration, begin)
+        else:
+            end = f"MIGRATION_END_{step.upper().replace(' ', '_')}"
+            request = admin_pb2.EndMigrationRequest(tenant_id=tenant, end=admin_pb2.MigrationEnd.Value(end))
+            await self._as_admin(self._admin.EndMigration, request)
+
+    async def standing(self, tenant: str) -> Standing | None:
+        request = admin_pb2.GetMigrationRequest(tenant_id=tenant)
+        try:
+            told = await self._as_admin(self._admin.GetMigration, request)
+        except Refused as refusal:
+            if refusal.reason != "NOT_FOUND":
+                raise
+            return None
+        return Standing(
+            admin_pb2.MigrationState.Name(told.state).removeprefix("MIGRATION_STATE_"),
+            told.from_fingerprint,
+            told.to_fingerprint,
+            told.serving_fingerprint,
+            told.done,
+            told.total,
+            told.error,
+        )
+
+    async def session(self, tenant: str, rung: Rung, model: str) -> AsyncSession:
+        """An agent's conversation on a rung; ``model``: that a new one has an encoder of."""
+        target, key = self.endpoints.target, self.keys[tenant]
+        return await self.agents.session(tenant, rung, target=target, key=key, model=model)
 
     async def _as_admin(self, method: Any, request: Any) -> Any:
         token = read_admin_key(self.data_dir)
@@ -242,6 +245,6 @@ class WirePath(EnginePath):
     async def _call(self, method: Any, request: Any, key: str) -> Any:
         """Raises Refused."""
         try:
-            return await method(request, metadata=(("authorization", f"Bearer {key}"),), timeout=_DEADLINE)
+            return await method(request, metadata=(("authorization", f"Bearer {key}"),), timeout=DEADLINE)
         except grpc.aio.AioRpcError as error:
             raise Refused(str(dict(error.trailing_metadata() or ())["precall-reason"])) from error

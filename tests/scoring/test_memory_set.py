@@ -111,6 +111,26 @@ def test_many_at_once_are_as_good_as_one_by_one(first: list[int], second: list[i
     np.testing.assert_array_equal(whole.keywords.scores(weights), single.keywords.scores(weights))
 
 
+@pytest.mark.parametrize("halved", [False, True])
+def test_room_that_was_made_before_changes_nothing_but_where_rows_stand(halved: bool) -> None:
+    rows = [features(2 * seed) for seed in range(150)]
+    ids = [f"a{number}" for number in range(150)]
+    roomy, single = MemorySet(4), MemorySet(4)
+    if halved:
+        roomy.halve()
+    roomy.reserve(140)
+    before = roomy.vectors.base
+    roomy.extend(ids[:140], block_of(rows[:140]))
+    assert roomy.vectors.base is before, "what was there has been moved"
+    roomy.extend(ids[140:], block_of(rows[140:]))
+    roomy.reserve(10)
+    for memory_id, row in zip(ids, rows, strict=True):
+        single.add(memory_id, row)
+    roomy.check_integrity()
+    np.testing.assert_array_equal(roomy.vectors, single.vectors)
+    assert roomy.vectors.dtype == (np.float16 if halved else np.float32)
+
+
 def test_a_block_that_does_not_fit_changes_nothing() -> None:
     memories = MemorySet(4)
     memories.add("a", features(2))
