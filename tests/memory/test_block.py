@@ -19,7 +19,14 @@ from precall.engine.memory.decoded_memory import decode_said, verified_contents,
 from precall.engine.memory.kept_memories import KeptMemories
 from precall.engine.memory.ladder import Ladder
 from precall.engine.memory.memory import Memory, MemoryKind, Source
-from precall.engine.memory.rows import CURRENT, CURRENT_CHECKSUM, INDEXED_COLUMNS, SAID, said_bytes
+from precall.engine.memory.rows import (
+    CURRENT,
+    CURRENT_CHECKSUM,
+    INDEXED_COLUMNS,
+    SAID,
+    indexed_checksum,
+    said_bytes,
+)
 from precall.engine.memory.store import TenantStore
 from tests.memory.conftest import DANA, DIMENSION, Prepare
 
@@ -209,6 +216,24 @@ def test_a_damaged_row_among_good_ones_is_refused(
         by_blocks(store)
     with pytest.raises(TenantQuarantined):
         one_by_one(store)
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_a_vector_that_is_not_finite_is_refused_although_its_checksum_fits(
+    store: TenantStore, tmp_path: Path, prepare: Prepare, number: float
+) -> None:
+    store.write([prepare(f"m{n}", text="tea in pune") for n in range(3)])
+    connection = sqlite3.connect(tmp_path / "acme.db")
+    terms, weights = connection.execute("SELECT impact_terms, impact_weights FROM memories").fetchone()
+    vector = np.array([number] + [0.0] * (DIMENSION - 1), "<f2").tobytes()
+    connection.execute(
+        "UPDATE memories SET vector = ?, indexed_checksum = ? WHERE id = 'm1'",
+        (vector, indexed_checksum(vector, terms, weights)),
+    )
+    connection.commit()
+    connection.close()
+    with pytest.raises(TenantQuarantined):
+        list(store.load_blocks(DANA))
 
 
 def test_every_column_that_is_served_was_damaged() -> None:
