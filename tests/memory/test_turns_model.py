@@ -64,7 +64,8 @@ class ConversationMachine(RuleBasedStateMachine):
         for removed in effect.removed:
             del self.followed[removed.id]
         for indexed in effect.reweighed:
-            assert indexed.impacts != self.followed[indexed.memory.id].impacts
+            # What one batch changes the next may change back; it is then told in vain, which harms nobody.
+            assert len(batches) > 1 or indexed.impacts != self.followed[indexed.memory.id].impacts
             self.followed[indexed.memory.id] = indexed
         for indexed in effect.added:
             assert indexed.memory.id not in self.followed
