@@ -34,11 +34,10 @@ async def backfill(
     ``turn``: whoever holds it sees disk and memory agree. Raises Draining when it is to stop; and, once all
     others have their vectors, the error of the texts that cannot be embedded, which names their memories.
     """
-    model.being_filled = True
     try:
         faults = await _filled(store, model, turn, embedding)
     finally:
-        model.being_filled = False
+        model.is_far_behind = False
     if faults:
         raise _named(faults)
 
@@ -49,9 +48,11 @@ async def _filled(
     """What can have no vector, and why."""
     faults: dict[int, tuple[Unembedded, PrecallError]] = {}
     while len(faults) < _MOST_FAULTS:
-        rows = _first(await asyncio.to_thread(store.lacking, _ROWS, but=faults))
-        if not rows:
+        lacking = await asyncio.to_thread(store.lacking, _ROWS, but=faults)
+        if not lacking:
             break
+        rows = _first(lacking)
+        model.is_far_behind = len(lacking) == _ROWS
         outcomes = await embedding.embed(model, [row.text for row in rows], TextRole.DOCUMENT)
         made = []
         for row, outcome in zip(rows, outcomes, strict=True):

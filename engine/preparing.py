@@ -93,8 +93,8 @@ class Preparing:
                 embedded = await self._embed(serving, memories, own, truncate=truncate, deadline=deadline)
                 _require_made(embedded)
                 if not obliged:
-                    # While the backfill is at work it stands before this in the queue, and makes it too.
-                    patience = 0.0 if other.being_filled else _patience(deadline)
+                    # A backfill that has far to go stands before this in the queue, and makes it too.
+                    patience = 0.0 if other.is_far_behind else _patience(deadline)
                     await asyncio.wait({beside}, timeout=patience)
                 made = await beside if obliged else _made_by_now(beside)
             finally:

@@ -43,8 +43,10 @@ class TenantModel:
         """Memories whose text it read in part while the tenant came to it, since the tenant was opened;
         those that were destroyed since among them.
         """
-        self.being_filled = False
-        """Whether the backfill is making what this model lacks."""
+        self.is_far_behind = False
+        """Whether the backfill has more to make than the batch in hand. Near its end writes make their own
+        vectors again, or it would never catch up with them.
+        """
         self._retired = False
 
     @property
