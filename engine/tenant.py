@@ -164,9 +164,8 @@ class Tenant:
             ) as partitions:
                 visible = await count_visible(partitions, query.filter)
                 hits = await method(partitions, query)
-        except FingerprintMismatch:
-            model.require_kept()
-            raise
+        except FingerprintMismatch as error:  # it could be searched when this began
+            raise model.changed() from error
         # No write reaches these partitions: what was destroyed meanwhile is known to the store alone.
         found = await asyncio.to_thread(self.store.get, [hit.memory.id for hit in hits], visible_from=rung)
         standing = {memory.id for memory in found.memories}

@@ -86,7 +86,7 @@ class TenantModel:
     def require_kept(self) -> None:
         """Raises ModelChanged once the tenant has given the model up."""
         if self._retired:
-            raise self._changed()
+            raise self.changed()
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the partitions are not what the disk has of this model; for tests."""
@@ -97,7 +97,8 @@ class TenantModel:
             assert held.keys() == stored.keys()
             assert all(np.array_equal(held[i].vector, each.vector) for i, each in stored.items())
 
-    def _changed(self) -> ModelChanged:
+    def changed(self) -> ModelChanged:
+        """What a search is told whose model is not the tenant's any more, or about not to be."""
         return ModelChanged(
             f"tenant {self._store.tenant_id!r} gave up model {self.fingerprint} meanwhile: ask again with "
             "the one that serves it now"
@@ -110,7 +111,7 @@ class TenantModel:
         try:
             partition.fill(footprint.counted(self._store.load_blocks(rung, self.fingerprint)))
         except FingerprintMismatch as error:
-            raise self._changed() from error
+            raise self.changed() from error
         except (InvalidVector, ValueError) as error:
             raise TenantQuarantined(
                 f"the file of tenant {self._store.tenant_id!r} holds what cannot be indexed ({error}): "
