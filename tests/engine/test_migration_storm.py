@@ -155,7 +155,7 @@ class Storm:
         async def asked() -> Found:
             try:
                 model = self.tenant.model(encoder.card.fingerprint)
-                found = await search(self.tenant, TEXT, encoder.vector(TEXT), model)
+                found = await search(self.tenant, TEXT, encoder.vector(TEXT), model, limit=1_000)
             except (FingerprintMismatch, ModelChanged):
                 return await self.asked(DANA)
             assert_scored_by(found, encoder, TEXT)
