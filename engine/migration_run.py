@@ -11,12 +11,8 @@ from precall.engine.memory.migration import Migration, MigrationState
 from precall.engine.memory.store import TenantStore
 from precall.engine.migration_log import log_step, log_stop
 from precall.engine.model_pair import ModelPair
-from precall.engine.patient_embedding import (
-    FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
-    PatientEmbedding,
-)
-from precall.engine.stop_signal import StopSignal
+from precall.engine.patient_embedding import PatientEmbedding
+from precall.engine.stop_signal import StopSignal, growing_pauses
 
 _SETTLED_AT_ONCE: Final = 256
 """Rows of one transaction, which writes wait for: tens of milliseconds."""
@@ -94,15 +90,13 @@ class MigrationRun:
 
     async def _advance_patiently(self) -> None:
         """A disk that refuses, being full say, is asked again: nobody else takes this work up."""
-        pause = FIRST_PAUSE_SECONDS
-        while True:
+        for pause in growing_pauses():
             self._wanted = False
             try:
                 await self._advance()
             except StorageUnavailable as refusal:
                 self.error = f"{refusal.reason}: {refusal.message}"
                 await self._stop.pause(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
                 self.error = ""
                 return

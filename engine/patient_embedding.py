@@ -2,18 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.batching.work import WorkClass
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.errors import ModelUnavailable, Overloaded
-from precall.engine.stop_signal import StopSignal
+from precall.engine.stop_signal import StopSignal, growing_pauses
 from precall.engine.tenant_model import TenantModel
-
-FIRST_PAUSE_SECONDS: Final = 1.0
-LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Between tries of what fails for a while: each pause is twice the one before, up to this."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -35,7 +31,7 @@ class PatientEmbedding:
         A refusal is waited out for as long as it says, a failing model for longer each time. Raises Draining
         when it is to stop, and what else `Batcher.embed` raises.
         """
-        pause = FIRST_PAUSE_SECONDS
+        pauses = growing_pauses()
         while True:
             try:
                 outcomes = await self._unless_stopped(
@@ -47,16 +43,13 @@ class PatientEmbedding:
                 if len(faults) < len(outcomes):
                     self._paused("")
                     return outcomes
-                why, seconds = f"{faults[0].reason}: {faults[0].message}", pause
+                why, seconds = f"{faults[0].reason}: {faults[0].message}", next(pauses)
             except Overloaded as refusal:
                 why, seconds = "", refusal.retry_after_seconds
             except ModelUnavailable as fault:
-                # Who raises the same error again would find this frame in it (`failed_pass` clears frames).
-                fault.__traceback__ = None
-                why, seconds = f"{fault.reason}: {fault.message}", pause
+                why, seconds = f"{fault.reason}: {fault.message}", next(pauses)
             if why:
                 self._paused(why)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             await self._stop.pause(seconds)
 
     async def _unless_stopped(self, asked: Awaitable[AnswerT]) -> AnswerT:

@@ -1,9 +1,22 @@
-"""How work in the background is told to stop."""
+"""How work in the background waits before it tries again, and is told to stop."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Final
 
 from precall.engine.errors import Draining
+
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+
+
+def growing_pauses() -> Iterator[float]:
+    """Seconds between tries of what fails for a while, each twice the one before and at most a minute."""
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 class StopSignal(asyncio.Event):

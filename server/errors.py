@@ -31,8 +31,6 @@ STATUS_CODES: Final[dict[type[PrecallError], grpc.StatusCode]] = {
     errors.FingerprintMismatch: grpc.StatusCode.FAILED_PRECONDITION,
     errors.MigrationRefused: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ModelChanged: grpc.StatusCode.UNAVAILABLE,
-    errors.ModelChanged: grpc.StatusCode.UNAVAILABLE,
-    errors.MigrationRefused: grpc.StatusCode.FAILED_PRECONDITION,
     errors.NotFound: grpc.StatusCode.NOT_FOUND,
     errors.AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.VersionNotReached: grpc.StatusCode.FAILED_PRECONDITION,
