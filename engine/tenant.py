@@ -22,7 +22,7 @@ from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import NewMemory, Source
 from precall.engine.memory.outcomes import DeleteOutcome, WriteOutcome
 from precall.engine.memory.store import TenantStore
-from precall.engine.migrating import Migrating
+from precall.engine.migration.migrating import Migrating
 from precall.engine.model_pair import ModelPair
 from precall.engine.preparing import GivenVector, PreparedBatch, Preparing
 from precall.engine.resident_partitions import Lineage

@@ -3,7 +3,7 @@
 from typing import Final
 
 from precall.engine.memory.migration import MigrationState
-from precall.engine.migrating import MigrationReport
+from precall.engine.migration.migrating import MigrationReport
 from precall.engine.models import Models
 from precall.proto import admin_pb2
 

@@ -16,7 +16,7 @@ from precall.engine.errors import (
     TenantQuarantined,
 )
 from precall.engine.memory.ladder import DEFAULT_LEVELS, Ladder
-from precall.engine.migrating import MigrationReport
+from precall.engine.migration.migrating import MigrationReport
 from precall.engine.models import Model
 from precall.engine.tenant import Tenant
 from precall.proto import admin_pb2

@@ -42,7 +42,7 @@ async def test_texts_that_the_new_model_reads_in_part_are_counted(tmp_path: Path
 async def test_each_step_and_each_stop_is_a_line_of_the_log(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="precall.engine.migration_log")
+    caplog.set_level(logging.INFO, logger="precall.engine.migration.log")
     models = TwoModels(tmp_path, clock)
     try:
         engine = await models.start()
@@ -57,7 +57,7 @@ async def test_each_step_and_each_stop_is_a_line_of_the_log(
         await finish(tenant)
     finally:
         await models.close()
-    records = [vars(each) for each in caplog.records if each.name == "precall.engine.migration_log"]
+    records = [vars(each) for each in caplog.records if each.name == "precall.engine.migration.log"]
     assert {each["tenant"] for each in records} == {"t"}
     told = [each.get("state") or each["error"].split(":")[0] for each in records]
     assert told == ["backfilling", "NUMERICS", "backfilling", "ready", "switched", "finishing", "finished"]

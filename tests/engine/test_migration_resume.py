@@ -69,14 +69,14 @@ async def engine(models: TwoModels) -> Engine:
 
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("precall.engine.backfill._ROWS", 2)
-    monkeypatch.setattr("precall.engine.migration_run._SETTLED_AT_ONCE", 2)
+    monkeypatch.setattr("precall.engine.migration.backfill._ROWS", 2)
+    monkeypatch.setattr("precall.engine.migration.run._SETTLED_AT_ONCE", 2)
 
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("precall.engine.stop_signal._FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr("precall.engine.stop_signal._LONGEST_PAUSE_SECONDS", 0.002)
+    monkeypatch.setattr("precall.engine.migration.stop_signal._FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("precall.engine.migration.stop_signal._LONGEST_PAUSE_SECONDS", 0.002)
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, store: TenantStore, name: str, *, times: int) -> list[bool]:
@@ -432,7 +432,7 @@ class TestFailingModel:
     async def test_a_disk_that_refuses_for_a_while_is_asked_again(
         self, models: TwoModels, engine: Engine, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("precall.engine.stop_signal._FIRST_PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr("precall.engine.migration.stop_signal._FIRST_PAUSE_SECONDS", 0.001)
         adding = refused(monkeypatch, tenant.store, "add_next_vectors", times=3)
         await tenant.migrating.start(engine.models.named(NEW.name))
         assert (await idle(tenant)).ready and not any(adding)

@@ -239,7 +239,9 @@ def ids_of(found: Found) -> set[str]:
 async def storm(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Storm]:
-    monkeypatch.setattr("precall.engine.comparison._QUERIES", 5)  # it yields to everybody, and all are busy
+    monkeypatch.setattr(
+        "precall.engine.migration.comparison._QUERIES", 5
+    )  # it yields to everybody, and all are busy
     models = TwoModels(tmp_path, clock, new=request.param)
     engine = await models.start()
     tenant = await engine.create_tenant("t", Ladder(("customer", "user")))

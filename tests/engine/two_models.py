@@ -19,7 +19,7 @@ from precall.engine.index.partition import PartitionSettings
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory
 from precall.engine.memory.migration import Migration, MigrationState
-from precall.engine.migrating import MigrationReport
+from precall.engine.migration.migrating import MigrationReport
 from precall.engine.retrieval.query import Query
 from precall.engine.tenant import Found, Tenant
 from precall.engine.tenant_model import TenantModel

@@ -10,7 +10,7 @@ from precall.server.logging import configure_logging
 
 configure_logging("info", "json")
 facts = {"tenant": "acme", "from": "old", "to": "new", "state": "switched", "text": "Dana likes boats"}
-logging.getLogger("precall.engine.migration_log").info("a step", extra=facts)
+logging.getLogger("precall.engine.migration.log").info("a step", extra=facts)
 """
 
 

@@ -12,7 +12,7 @@ from precall.engine.encoding.encoder import TextRole
 from precall.engine.errors import ModelUnavailable, PrecallError
 from precall.engine.memory.next_vectors import NextVector, Unembedded
 from precall.engine.memory.store import TenantStore
-from precall.engine.patient_embedding import PatientEmbedding
+from precall.engine.migration.patient_embedding import PatientEmbedding
 from precall.engine.tenant_model import TenantModel
 
 _ROWS: Final = 64

@@ -18,7 +18,7 @@ from precall.engine.encoding.encoder import TextRole
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import Memory
 from precall.engine.memory.store import TenantStore
-from precall.engine.patient_embedding import PatientEmbedding
+from precall.engine.migration.patient_embedding import PatientEmbedding
 from precall.engine.resident_partitions import Lineage
 from precall.engine.retrieval.query import Query
 from precall.engine.retrieval.search import search_fast

@@ -8,7 +8,7 @@ from precall.engine.batching.outcome import EmbeddingOutcome
 from precall.engine.batching.work import WorkClass
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.errors import ModelUnavailable, Overloaded
-from precall.engine.stop_signal import StopSignal, growing_pauses
+from precall.engine.migration.stop_signal import StopSignal, growing_pauses
 from precall.engine.tenant_model import TenantModel
 
 AnswerT = TypeVar("AnswerT")

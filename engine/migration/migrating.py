@@ -9,8 +9,8 @@ from precall.engine.clock import Clock
 from precall.engine.errors import Draining, MigrationRefused
 from precall.engine.memory.migration import Migration, MigrationState
 from precall.engine.memory.store import TenantStore
-from precall.engine.migration_log import log_step
-from precall.engine.migration_run import MigrationRun
+from precall.engine.migration.log import log_step
+from precall.engine.migration.run import MigrationRun
 from precall.engine.model_pair import ModelPair
 from precall.engine.models import Model
 from precall.engine.tenant_model import TenantModel

@@ -3,16 +3,16 @@
 import asyncio
 from typing import Final
 
-from precall.engine.backfill import backfill
 from precall.engine.clock import Clock
-from precall.engine.comparison import ModelComparison
 from precall.engine.errors import Draining, PrecallError, StorageUnavailable
 from precall.engine.memory.migration import Migration, MigrationState
 from precall.engine.memory.store import TenantStore
-from precall.engine.migration_log import log_step, log_stop
+from precall.engine.migration.backfill import backfill
+from precall.engine.migration.comparison import ModelComparison
+from precall.engine.migration.log import log_step, log_stop
+from precall.engine.migration.patient_embedding import PatientEmbedding
+from precall.engine.migration.stop_signal import StopSignal, growing_pauses
 from precall.engine.model_pair import ModelPair
-from precall.engine.patient_embedding import PatientEmbedding
-from precall.engine.stop_signal import StopSignal, growing_pauses
 
 _SETTLED_AT_ONCE: Final = 256
 """Rows of one transaction, which writes wait for: tens of milliseconds."""
