@@ -22,8 +22,8 @@ import numpy as np
 from precall.bench.index_corpus import VectorSource
 from precall.bench.index_memories import CHUNK, NOW, RUNG, memories
 from precall.bench.index_run import LIMIT, RECALL, exact_ids, recall_of
-from precall.bench.index_turns import Timing, time_in_turns
 from precall.bench.results import Measurement
+from precall.bench.stopwatch import Timing, time_in_turns
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.memory.memory import IndexedMemory
 from precall.engine.retrieval.query import Query

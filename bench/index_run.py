@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from precall.bench.index_bare import bare_index
 from precall.bench.index_corpus import VectorSource
 from precall.bench.index_memories import CHUNK, NOW, RUNG, memories, words
-from precall.bench.index_turns import Timing, time_in_turns
+from precall.bench.stopwatch import Timing, time_in_turns
 from precall.engine.index.filter import MemoryFilter
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.index.selection import Selection
