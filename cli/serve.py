@@ -56,6 +56,9 @@ def serve(
     ] = None,
     threads: Annotated[int | None, Flag(help="Threads of a forward pass (default by processors).")] = None,
     cache_dir: Annotated[Path | None, Flag(help="Folder of exported models (default user cache).")] = None,
+    light_encoder: Annotated[
+        bool | None, Flag(help="Make a light encoder for clients of a large model (default yes).")
+    ] = None,
     heartbeat_seconds: Annotated[
         float | None, Flag(help="Between two heartbeats of a stream (default 1).")
     ] = None,
@@ -65,6 +68,21 @@ def serve(
     ] = None,
     complete_below: Annotated[
         int | None, Flag(help="Push a rung whole up to so many memories (default 2000).")
+    ] = None,
+    foresight_url: Annotated[
+        str | None,
+        Flag(help="OpenAI-compatible endpoint to ask what will be asked; turns go there (default none)."),
+    ] = None,
+    foresight_model: Annotated[str | None, Flag(help="The endpoint's model.")] = None,
+    foresight_key: Annotated[
+        str | None,
+        Flag(help="The endpoint's key; better given as PRECALL_FORESIGHT_KEY, which no process list shows."),
+    ] = None,
+    foresight_seconds: Annotated[
+        float | None, Flag(help="Time that the endpoint is given (default 2).")
+    ] = None,
+    foresight_questions: Annotated[
+        int | None, Flag(help="Most questions of an answer of it (default 4).")
     ] = None,
     memory_budget_mb: Annotated[
         int | None, Flag(help="MB of memories kept in memory, the latest used (default 2048).")

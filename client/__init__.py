@@ -1,6 +1,7 @@
 """What an agent installs: memories, in its own process before it asks for them.
 
-``AsyncClient`` for asyncio, ``Client`` without ``await``, ``FakeAsyncClient`` and ``FakeClient`` for tests.
+``AsyncClient`` for asyncio, ``Client`` without ``await``, ``FakeAsyncClient`` and ``FakeClient`` for tests. A
+``ClientHook`` hears of each ``ClientEvent``; ``precall.client.metrics.ClientMetrics`` is one for Prometheus.
 Importing this loads grpcio, protobuf and numpy, and nothing heavier.
 """
 
@@ -68,6 +69,18 @@ from precall.client.session import AsyncSession
 from precall.client.state import SessionState
 from precall.client.sync_client import Client
 from precall.client.sync_session import Session
+from precall.client.tracing import (
+    ClientEvent,
+    ClientHook,
+    PushApplied,
+    ReadChecked,
+    ReadFinished,
+    ReadStarted,
+    SessionClosed,
+    SessionOpened,
+    StreamDown,
+    StreamUp,
+)
 
 __all__ = [
     "MEMORY_KINDS",
@@ -81,6 +94,8 @@ __all__ = [
     "Cancelled",
     "Client",
     "ClientClosed",
+    "ClientEvent",
+    "ClientHook",
     "ClientOptions",
     "ConfigurationError",
     "CreatedKey",
@@ -116,19 +131,27 @@ __all__ = [
     "Overloaded",
     "PermissionDenied",
     "PrecallError",
+    "PushApplied",
     "QueryEncoder",
     "Read",
+    "ReadChecked",
     "ReadDecision",
+    "ReadFinished",
     "ReadItem",
     "ReadSource",
+    "ReadStarted",
     "ReadStatus",
     "ScoreParts",
     "SearchResult",
     "Session",
+    "SessionClosed",
     "SessionNotFound",
+    "SessionOpened",
     "SessionState",
     "StorageUnavailable",
+    "StreamDown",
     "StreamNotFound",
+    "StreamUp",
     "Tenant",
     "TenantNotFound",
     "TenantQuarantined",

@@ -5,6 +5,7 @@ time, and what protobuf says of a wrong value names neither the argument nor the
 """
 
 import re
+import uuid
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Final
@@ -53,6 +54,11 @@ def uuid_text(value: object, name: str) -> str:
     if not _UUID.fullmatch(text(value, name)):
         raise InvalidInput(f"{name} must be a UUID like 123e4567-e89b-12d3-a456-426614174000")
     return str(value)
+
+
+def request_id(value: object) -> str:
+    """The caller's, or a new one for None (or an empty one)."""
+    return uuid_text(value, "request_id") if value else str(uuid.uuid4())
 
 
 def uuid_texts(values: object, name: str) -> tuple[str, ...]:

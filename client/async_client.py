@@ -1,9 +1,11 @@
 """The client for asyncio."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 from uuid import UUID
+from weakref import WeakSet
 
 import grpc
 
@@ -13,11 +15,15 @@ from precall.client.clock import Clock, SystemClock
 from precall.client.encoder import QueryEncoder
 from precall.client.encoder_supply import EncoderSupply
 from precall.client.errors import ClientClosed
+from precall.client.hook_calls import HookCalls
+from precall.client.live_checks import LiveChecks
 from precall.client.memories import Memories
 from precall.client.memory import ForgottenScope
 from precall.client.options import ClientOptions
 from precall.client.reports import Reporter
 from precall.client.session import AsyncSession
+from precall.client.stream_events import StreamEvents
+from precall.client.tracing import ClientHook
 from precall.client.transport import Transport
 from precall.client.watcher import Watcher
 
@@ -26,9 +32,10 @@ class AsyncClient:
     """One connection to a server, for all conversations of this process.
 
     target: "host:port" or "http://…" without TLS, "https://…" with the system's certificates; ``tls`` gives
-    others.  encoder: embeds queries instead of the server's own published encoder.  Entering does not fail
-    while the server is away; it raises ExtraMissing when local encoding is required and not installed. A
-    client is entered once.
+    others.  encoder: embeds queries instead of the server's own published encoder.  hooks: told of what
+    happens (``precall.client.tracing``).  Entering does not fail while the server is away; it raises
+    ExtraMissing when local encoding is required and not installed. A client is entered once; leaving it ends
+    the sessions that are still open.
     """
 
     def __init__(
@@ -39,6 +46,7 @@ class AsyncClient:
         options: ClientOptions | None = None,
         tls: grpc.ChannelCredentials | None = None,
         encoder: QueryEncoder | None = None,
+        hooks: Sequence[ClientHook] = (),
         clock: Clock | None = None,
     ) -> None:
         self._target = target
@@ -47,10 +55,16 @@ class AsyncClient:
         self._transport = Transport(target, api_key=api_key, options=self._options, tls=tls)
         self._watcher = Watcher(self._transport, self._options, self._clock)
         self._encoders = EncoderSupply(self._transport, self._watcher, self._options, encoder)
-        self._reporter = Reporter(self._transport, self._options)
+        self._hooks = HookCalls(hooks)
+        self._stream_events = StreamEvents(self._watcher, self._hooks)
+        self._reporter = Reporter(self._transport, self._options, self._hooks)
+        self._checks = LiveChecks(
+            share=self._options.live_check_share, wrong_bar=self._options.live_wrong_bar, clock=self._clock
+        )
         self._circuit = Circuit(self._clock)
         self._memories = Memories(self._transport, self._options)
         self._admin = Admin(self._transport, self._options)
+        self._sessions: WeakSet[AsyncSession] = WeakSet()
         self._entered = False
         self._open = False
 
@@ -62,6 +76,7 @@ class AsyncClient:
             raise ClientClosed("a client is entered once: make another one")
         self._encoders.start()
         self._transport.open()
+        self._stream_events.start()
         self._watcher.start()
         self._reporter.start()
         self._entered = self._open = True
@@ -71,10 +86,14 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
-        await self._encoders.close()
-        await self._reporter.close()
-        await self._watcher.close()
-        await self._transport.close()
+        async with AsyncExitStack() as parts:  # in turn from the last one; a cancellation skips none
+            parts.push_async_callback(self._transport.close)
+            parts.push_async_callback(self._stream_events.close)
+            parts.push_async_callback(self._watcher.close)
+            parts.push_async_callback(self._reporter.close)
+            parts.push_async_callback(self._encoders.close)
+            for session in tuple(self._sessions):
+                parts.push_async_exit(session)
 
     @property
     def memories(self) -> Memories:
@@ -93,18 +112,22 @@ class AsyncClient:
         """
         if not self._open:
             raise ClientClosed("the client is not open: use it inside `async with`")
-        return AsyncSession(
+        session = AsyncSession(
             scope,
             conversation_id,
             transport=self._transport,
             watcher=self._watcher,
             encoders=self._encoders,
             reporter=self._reporter,
+            checks=self._checks,
+            hooks=self._hooks,
             circuit=self._circuit,
             memories=self._memories,
             options=self._options,
             clock=self._clock,
         )
+        self._sessions.add(session)
+        return session
 
     async def forget_scope(
         self, scope: Mapping[str, str], *, request_id: str | None = None

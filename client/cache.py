@@ -2,36 +2,26 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.client import convert, pushed
+from precall.client import pushed
+from precall.client.claims import MAX_COVERAGES, Claims
 from precall.client.held_items import CachedItem, HeldItems
-from precall.client.lookup import FoundItem, Lookup
-from precall.client.pushed import Refusal
-from precall.client.rungs import Rung
+from precall.client.lookup import FoundItem, Lookup, lacks_asked_value
+from precall.client.pushed import AppliedPush, Refusal
 from precall.proto import anticipation_pb2
-from precall.scoring import coverage, ranking
-from precall.scoring.coverage import Coverage, Decision
+from precall.scoring import ranking
+from precall.scoring.approximation import Approximation
+from precall.scoring.calibration import CALIBRATIONS
+from precall.scoring.coverage import CoveredRead, Decision
+from precall.scoring.evidence import SERVED
 from precall.scoring.fusion import Fusion, keyword_share
 from precall.scoring.keyword import Statistics
+from precall.scoring.negation import negates
 from precall.scoring.query_terms import QueryTerms
 from precall.scoring.ranking import RankingWeights
-
-MAX_COVERAGES: Final = 64
-"""Judging costs time per coverage; forgetting one only makes the cache more modest."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedPush:
-    """What one part of a push changed. ``settled``: it was the last part and its claims hold now."""
-
-    settled: bool
-    added: int
-    refused: Mapping[Refusal, int]
 
 
 class SessionCache:
@@ -53,6 +43,8 @@ class SessionCache:
         self._maximum_age = float("inf")
         self._scripts: Collection[str] = ()
         self._scores_alike = True
+        self._reset_push: int | None = None
+        self._doubtful_push: int | None = None
         self.clear()
 
     @property
@@ -87,7 +79,7 @@ class SessionCache:
     @property
     def complete_rungs(self) -> tuple[str, ...]:
         """Ladder levels of which the cache holds every memory."""
-        return tuple(name for name, rung in self._rungs.items() if rung.complete)
+        return self._claims.complete_rungs
 
     def adopt(
         self,
@@ -108,19 +100,31 @@ class SessionCache:
         self._fingerprint = fingerprint
         self._maximum_age = maximum_age
 
+    def go_on(self) -> None:
+        """Expect a push that says what of all this is still true; until it was whole, claim nothing."""
+        self._claims.interrupt()
+        self._await_claims()
+
+    def stamps(self) -> Mapping[str, int]:
+        """Id -> the server's stamp of everything held."""
+        return {item.memory.id: item.stamp for item in self._items}
+
     def clear(self) -> None:
         """Hold nothing and claim nothing."""
         self._items = HeldItems(0)
         self._bytes = 0
-        self._rungs = {level: Rung() for level in self._scope}
-        self._coverages: dict[int, Coverage] = {}
+        self._claims = Claims(self._scope)
+        self._aged = False
+        self._await_claims()
+
+    def _await_claims(self) -> None:
         self._version = 0
         self._required_version = 0
         self._settled = False
         self._between_parts = False
-        self._aged = False
-        self._reset_push: int | None = None
-        self._doubtful_push: int | None = None
+        self._lacking = self._aged  # after it was said what is held
+        self._reset_push = None
+        self._doubtful_push = None
 
     def apply(self, push: anticipation_pb2.Push, *, elapsed: float) -> AppliedPush:
         """Take one part of a push; ``elapsed`` is the ``Clock.elapsed`` from which its items age."""
@@ -129,21 +133,25 @@ class SessionCache:
             self._reset_push = push.push_id
         for memory_id in push.evicted_ids:
             self._evict(memory_id)
-        for coverage_id in push.retired_coverage_ids:  # at once: claiming less is never wrong
-            self._coverages.pop(coverage_id, None)
+        self._claims.retire(push.retired_coverage_ids)  # at once: claiming less is never wrong
         refused = self._add_items(push, elapsed)
         if refused:
             self._doubtful_push = push.push_id
-            self._withdraw_claims()
+            self._lose()
         # What was evicted may have backed a claim that only the last part corrects.
         self._between_parts = not push.last and (self._between_parts or bool(push.evicted_ids))
         settled = push.last and self._doubtful_push != push.push_id
         if settled:
             try:
-                self._take_claims(push)
+                self._claims.take(
+                    push, fingerprint=self._fingerprint, fits=self._fits, covers=not self._lacking
+                )
             except ValueError:  # a claim whose bytes cannot be read is no claim, and voids those before it
-                self._withdraw_claims()
+                self._lose()
                 settled = False
+            else:
+                self._version = max(self._version, push.version)
+                self._settled = True
         return AppliedPush(settled, len(push.items) - refused.total(), refused)
 
     def invalidate(self, memory_ids: Iterable[str], *, version: int, superseded: bool) -> int:
@@ -171,11 +179,15 @@ class SessionCache:
         now: float,
         elapsed: float,
         weights: RankingWeights,
+        question: str = "",
+        approximation: Approximation | None = None,
     ) -> Lookup:
         """The best ``limit`` held items for a query, ranked as the server ranks, and the decision.
 
         query_vector: float32 unit vector of shape ``(dimension,)``; None: keywords alone, decided MISS.
         now: the server's Unix seconds. elapsed: ``Clock.elapsed``. weights: their fusion is set here.
+        question: the query's words, which may ask for a kind of value or deny something.
+        approximation: of the query's vector, where a light encoder made it.
         """
         self._drop_aged(elapsed)
         if query_vector is not None and self._items.dimension not in (0, len(query_vector)):
@@ -183,23 +195,32 @@ class SessionCache:
         weights = weights.fused(Fusion.of(query.terms, keyword_share(query, self._scripts)))
         statistics = self.statistics(query.terms)
         candidates = self._items.candidates(query_vector, statistics.weights(query.terms))
-        ranked = ranking.rank(candidates, weights, now=now, limit=limit)
-        found = tuple(FoundItem(self._items[candidates.ids[each.row]], each) for each in ranked)
+        ranked = ranking.rank(candidates, weights, now=now, limit=max(limit + 1, SERVED))
+        found = tuple(FoundItem(self._items[candidates.ids[each.row]], each) for each in ranked[:limit])
         if query_vector is None or not self.current or not self._scores_alike:
             return Lookup(Decision.MISS, found)
-        if all(rung.complete for rung in self._rungs.values()):
-            return Lookup(Decision.COMPLETE, found)
-        totals = [each.total for each in ranked]
-        coverages = list(self._coverages.values())
-        decision = coverage.judge(
-            query_vector, query.terms, totals, coverages, statistics, weights, limit=limit
+        if self._claims.complete:
+            settled = approximation is None or approximation.settles(ranked, weights, limit=limit)
+            return Lookup(Decision.COMPLETE if settled else Decision.BORDERLINE, found)
+        read = CoveredRead(
+            query_vector,
+            query.terms,
+            frozenset(self._claims.elsewhere(query.terms)),
+            statistics,
+            weights,
+            negates(question),
+            approximation,
         )
-        return Lookup(decision, found)
+        judged = self._claims.judge(
+            read, ranked, self._items, CALIBRATIONS.get(self._fingerprint), now=now, limit=limit
+        )
+        if lacks_asked_value(question, found):
+            judged = judged.in_doubt
+        return Lookup(judged.decision, found, judged.confidence)
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
         """Counts over all rungs of the session, for these terms."""
-        terms = tuple(dict.fromkeys(terms))
-        return Statistics.sum((rung.statistics(terms) for rung in self._rungs.values()), terms)
+        return self._claims.statistics(terms)
 
     def check_integrity(self) -> None:
         """Raise AssertionError if an invariant is broken; for tests."""
@@ -210,13 +231,13 @@ class SessionCache:
         for item in items:
             levels = item.memory.scope.levels
             assert levels and all(self._scope.get(level) == value for level, value in levels.items())
-        for name, rung in self._rungs.items():
+        for name, rung in self._claims.rungs.items():
             held = [item for item in items if item.rung == name]
             assert rung.held == len(held)
             assert rung.held_frequencies == Counter(term for item in held for term in item.impacts)
-        assert len(self._coverages) <= MAX_COVERAGES
+        assert len(self._claims.coverages) <= MAX_COVERAGES
         if not self._settled:
-            assert not self._version and not self._coverages and not self.complete_rungs
+            assert not self._version and not self._claims.coverages and not self.complete_rungs
 
     def _add_items(self, push: anticipation_pb2.Push, elapsed: float) -> Counter[Refusal]:
         """Add what may be added; returns what was refused, by kind."""
@@ -239,7 +260,7 @@ class SessionCache:
         if self.items >= self._max_items or self._bytes + item.wire_bytes > self._max_bytes:
             return Refusal.FULL
         self._items.append(item, vector)
-        self._rungs[item.rung].add(item.impacts)
+        self._claims.rungs[item.rung].add(item.impacts)
         self._bytes += item.wire_bytes
         return None
 
@@ -253,7 +274,7 @@ class SessionCache:
     def _remove(self, memory_id: str) -> CachedItem | None:
         item = self._items.pop(memory_id)
         if item is not None:
-            self._rungs[item.rung].remove(item.impacts)
+            self._claims.rungs[item.rung].remove(item.impacts)
             self._bytes -= item.wire_bytes
         return item
 
@@ -261,40 +282,7 @@ class SessionCache:
         """The server let it go although it still stands: the rung is not complete, unless claimed anew."""
         item = self._remove(memory_id)
         if item is not None:
-            self._rungs[item.rung].complete = False
-
-    def _take_claims(self, push: anticipation_pb2.Push) -> None:
-        for claim in push.rungs:
-            if claim.rung in self._rungs:
-                self._rungs[claim.rung].claim(
-                    complete=claim.complete and self._rungs[claim.rung].held >= claim.memories,
-                    documents=claim.statistics.documents,
-                    frequencies=convert.frequencies_from_wire(claim.statistics),
-                )
-        if push.HasField("coverage"):
-            self._cover(push.coverage)
-        self._version = max(self._version, push.version)
-        self._settled = True
-
-    def _cover(self, message: anticipation_pb2.Coverage) -> None:
-        if message.query_vector.model_fingerprint != self._fingerprint:
-            return
-        (vector,) = convert.vectors_from_wire(message.query_vector)
-        if not self._fits(vector):
-            raise ValueError("the coverage's vector has another dimension than the items")
-        self._coverages.pop(message.coverage_id, None)
-        if not 0 < message.keyword_share <= 1:  # NaN fails this too
-            raise ValueError(f"the coverage's keyword share is {message.keyword_share}")
-        self._coverages[message.coverage_id] = Coverage(
-            vector, frozenset(message.query_terms), message.floor, message.keyword_share
-        )
-        while len(self._coverages) > MAX_COVERAGES:
-            del self._coverages[next(iter(self._coverages))]
-
-    def _withdraw_claims(self) -> None:
-        self._coverages.clear()
-        for rung in self._rungs.values():
-            rung.complete = False
+            self._claims.rungs[item.rung].complete = False
 
     def _drop_aged(self, elapsed: float) -> None:
         aged = self._items.held_before(elapsed - self._maximum_age)
@@ -302,4 +290,9 @@ class SessionCache:
             for memory_id in aged:
                 self._remove(memory_id)
             self._aged = True
-            self._withdraw_claims()
+            self._lose()
+
+    def _lose(self) -> None:
+        """What the server believes to be held is not: until it knows, no query is covered."""
+        self._lacking = True
+        self._claims.withdraw()

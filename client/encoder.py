@@ -9,13 +9,19 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.scoring.approximation import Approximation
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuery:
-    """``vector``: float32, unit length, shape ``(dimension,)``. ``truncated``: its beginning was used."""
+    """``vector``: float32, unit length, shape ``(dimension,)``. ``truncated``: its beginning was used.
+
+    ``approximation``: how far the vector may lie from the model's own; None: it is that.
+    """
 
     vector: NDArray[np.float32]
     truncated: bool = False
+    approximation: Approximation | None = None
 
 
 class QueryEncoder(Protocol):

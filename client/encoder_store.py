@@ -8,7 +8,7 @@ import os
 import re
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +16,16 @@ from precall.client.errors import FingerprintMismatch, NotSupported, PrecallErro
 from precall.client.methods import GET_CLIENT_ENCODER
 from precall.client.transport import Transport
 from precall.proto import embedding_pb2
+from precall.scoring.approximation import Approximation
 
 MAX_ENCODER_BYTES: Final = 1024 * 1024 * 1024
 MANIFEST: Final = "manifest.json"
 _SAFE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _READ_BYTES: Final = 1024 * 1024
+_FORMATS: Final = (
+    embedding_pb2.CLIENT_ENCODER_FORMAT_ONNX,
+    embedding_pb2.CLIENT_ENCODER_FORMAT_LEARNED_MAP,
+)
 
 
 class EncoderDamaged(PrecallError):
@@ -38,9 +43,23 @@ class EncoderFile:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class LearnedMap:
+    """``dimension``: of the vectors that it leads to. ``scripts``: those that the encoder before it reads;
+    empty: all. ``approximation``: what the server measured of it.
+    """
+
+    dimension: int
+    scripts: tuple[str, ...]
+    approximation: Approximation
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEncoder:
-    """An encoder whose files lie, checked, in ``folder``."""
+    """An encoder whose files lie, checked, in ``folder``.
+
+    ``map``: what leads from its vectors into the space of the model; None: they lie there.
+    """
 
     folder: Path
     model_fingerprint: str
@@ -48,6 +67,7 @@ class StoredEncoder:
     max_tokens: int
     query_prompt: str
     files: tuple[EncoderFile, ...]
+    map: LearnedMap | None = None
 
     def file(self, suffix: str) -> Path:
         """The one file with this ending. Raises EncoderDamaged when there is none, or more than one."""
@@ -154,7 +174,7 @@ async def _write(
 
 
 def _stored(folder: Path, manifest: embedding_pb2.ClientEncoderManifest) -> StoredEncoder:
-    if manifest.format != embedding_pb2.CLIENT_ENCODER_FORMAT_ONNX:
+    if manifest.format not in _FORMATS:
         raise NotSupported("the server's encoder has a format that this client cannot run: update precall")
     names = [manifest.encoder_fingerprint, *(file.name for file in manifest.files)]
     if not all(_SAFE_NAME.fullmatch(name) for name in names):
@@ -168,11 +188,20 @@ def _stored(folder: Path, manifest: embedding_pb2.ClientEncoderManifest) -> Stor
         max_tokens=manifest.max_tokens,
         query_prompt=manifest.query_prompt,
         files=tuple(EncoderFile(file.name, file.size_bytes, file.sha256) for file in manifest.files),
+        map=_map(manifest) if manifest.format == embedding_pb2.CLIENT_ENCODER_FORMAT_LEARNED_MAP else None,
     )
 
 
+def _map(manifest: embedding_pb2.ClientEncoderManifest) -> LearnedMap:
+    try:
+        approximation = Approximation(manifest.distance_error, manifest.score_error)
+    except ValueError as error:
+        raise EncoderDamaged(f"the encoder's manifest is wrong: {error}") from error
+    return LearnedMap(manifest.dimension, tuple(manifest.scripts), approximation)
+
+
 def _facts(stored: StoredEncoder) -> dict[str, Any]:
-    return {
+    facts = {
         "model_fingerprint": stored.model_fingerprint,
         "encoder_fingerprint": stored.encoder_fingerprint,
         "max_tokens": stored.max_tokens,
@@ -181,6 +210,9 @@ def _facts(stored: StoredEncoder) -> dict[str, Any]:
             {"name": file.name, "size_bytes": file.size_bytes, "sha256": file.sha256} for file in stored.files
         ],
     }
+    if stored.map is not None:  # a list where there was a tuple, as it comes back from the file
+        facts["map"] = asdict(stored.map) | {"scripts": list(stored.map.scripts)}
+    return facts
 
 
 def _sha256(path: Path) -> str:

@@ -6,9 +6,10 @@ import logging
 from precall.client import onnx_model
 from precall.client.background import start_background
 from precall.client.backoff import Backoff
-from precall.client.encoder import LocalEncoder, QueryEncoder
-from precall.client.encoder_store import EncoderStore
-from precall.client.errors import ExtraMissing, NotSupported, Unavailable
+from precall.client.encoder import LocalEncoder, QueryEncoder, TextModel
+from precall.client.encoder_store import EncoderStore, StoredEncoder
+from precall.client.errors import ExtraMissing, ModelUnavailable, NotSupported, Unavailable
+from precall.client.light_model import LightModel
 from precall.client.onnx_model import OnnxModel
 from precall.client.options import ClientOptions, LocalEncoding
 from precall.client.transport import Transport
@@ -86,6 +87,12 @@ class EncoderSupply:
                     await self._load(stream.model_fingerprint)
                 except NotSupported as error:
                     _log.warning("every read will ask the server: %s", error.message)
+                except (
+                    ModelUnavailable
+                ):  # the server makes one, which can take minutes: nobody waits for that
+                    self._loaded.set()
+                    await asyncio.sleep(backoff.next())
+                    continue
                 except Exception as error:
                     if not isinstance(error, Unavailable):
                         _log.warning("the local encoder could not be loaded, trying again: %r", error)
@@ -98,7 +105,7 @@ class EncoderSupply:
     async def _load(self, model_fingerprint: str) -> None:
         stored = await self._store.fetch(model_fingerprint)
         threads = self._options.encoder_threads
-        model = await asyncio.to_thread(lambda: OnnxModel(stored, threads=threads))
+        model = await asyncio.to_thread(_loaded, stored, threads)
         encoder = LocalEncoder(model, remembered=self._options.encoded_texts)
         await encoder.encode("warm up")  # the first run allocates: a read must not pay for it
         self._release()
@@ -108,3 +115,8 @@ class EncoderSupply:
         if isinstance(self._encoder, LocalEncoder) and not self._own:
             self._encoder.close()
             self._encoder = None
+
+
+def _loaded(stored: StoredEncoder, threads: int) -> TextModel:
+    small = OnnxModel(stored, threads=threads)
+    return small if stored.map is None else LightModel(stored, stored.map, small)

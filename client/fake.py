@@ -9,17 +9,21 @@ from precall.client.errors import ClientClosed, Unavailable
 from precall.client.fake_memories import FakeMemories
 from precall.client.fake_session import FakeAsyncSession
 from precall.client.fake_store import DEFAULT_LADDER, FakeStore
+from precall.client.hook_calls import HookCalls
 from precall.client.memory import ForgottenScope
 from precall.client.sync_client import BlockingClient
+from precall.client.tracing import ClientHook
 
 
 class FakeAsyncClient:
     """An ``AsyncClient`` without a server. Sessions are complete from the start; scoring is by keywords.
 
-    ``go_offline`` makes reads "degraded" and everything else raise Unavailable, until ``go_online``.
+    ``hooks`` hear of sessions and reads; there are no pushes, streams or checks to hear of. ``go_offline``
+    makes reads "degraded" and everything else raise Unavailable, until ``go_online``.
     """
 
-    def __init__(self, *, ladder: Sequence[str] = DEFAULT_LADDER) -> None:
+    def __init__(self, *, ladder: Sequence[str] = DEFAULT_LADDER, hooks: Sequence[ClientHook] = ()) -> None:
+        self._hooks = HookCalls(hooks)
         self._store = FakeStore(ladder)
         self._memories = FakeMemories(self._store, self._check_online)
         self._online = True
@@ -52,6 +56,7 @@ class FakeAsyncClient:
             store=self._store,
             memories=self._memories,
             check=self._check_online,
+            hooks=self._hooks,
         )
 
     async def forget_scope(
@@ -75,8 +80,8 @@ class FakeAsyncClient:
 class FakeClient(BlockingClient):
     """A ``Client`` without a server; see ``FakeAsyncClient``."""
 
-    def __init__(self, *, ladder: Sequence[str] = DEFAULT_LADDER) -> None:
-        self._fake = FakeAsyncClient(ladder=ladder)
+    def __init__(self, *, ladder: Sequence[str] = DEFAULT_LADDER, hooks: Sequence[ClientHook] = ()) -> None:
+        self._fake = FakeAsyncClient(ladder=ladder, hooks=hooks)
         super().__init__(self._fake)
 
     def go_offline(self) -> None:

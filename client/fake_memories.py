@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from precall.client import arguments
-from precall.client.errors import InvalidInput, NotSupported
+from precall.client import arguments, convert
+from precall.client.errors import InvalidInput
 from precall.client.fake_store import FakeStore
 from precall.client.filter import MemoryFilter, filter_to_wire
 from precall.client.memory import (
@@ -36,13 +36,15 @@ class FakeMemories:
         if not drafts:
             raise InvalidInput("there is nothing to write")
         self._check()
-        return self._store.write(scope, drafts, request_id)
+        return self._store.write(scope, drafts, arguments.request_id(request_id))
 
     async def get(
         self, scope: Mapping[str, str], ids: Sequence[str], *, min_version: int = 0
     ) -> FoundMemories:
         self._check()
-        found = {memory_id: self._store.get(scope, memory_id) for memory_id in arguments.texts(ids, "ids")}
+        found = {
+            memory_id: self._store.get(scope, memory_id) for memory_id in arguments.uuid_texts(ids, "ids")
+        }
         return FoundMemories(
             tuple(memory for memory in found.values() if memory is not None),
             tuple(memory_id for memory_id, memory in found.items() if memory is None),
@@ -61,11 +63,11 @@ class FakeMemories:
     ) -> MemoryPage:
         """The page token is the number of memories that came before."""
         if as_of is not None:
-            raise NotSupported("the fake keeps no past to list")
+            convert.moment_to_wire(as_of, name="as_of")
         filter_to_wire(filter)
         self._check()
         asked = filter or MemoryFilter()
-        on_rung = self._store.on_rung(scope, include_history=include_history)
+        on_rung = self._store.on_rung(scope, include_history=include_history, as_of=as_of)
         memories = [memory for memory in on_rung if asked.admits(memory)]
         first = int(page_token or 0)
         last = first + (page_size or 100)
@@ -83,10 +85,10 @@ class FakeMemories:
         if not ids:
             raise InvalidInput("there is nothing to forget: name at least one id")
         self._check()
-        return self._store.delete(scope, arguments.texts(ids, "ids"), request_id)
+        return self._store.delete(scope, arguments.uuid_texts(ids, "ids"), arguments.request_id(request_id))
 
     async def forget_scope(
         self, scope: Mapping[str, str], *, request_id: str | None = None
     ) -> ForgottenScope:
         self._check()
-        return self._store.forget_scope(scope, request_id)
+        return self._store.forget_scope(scope, arguments.request_id(request_id))

@@ -14,12 +14,15 @@ from precall.client.errors import ClientClosed, PrecallError
 from precall.client.fake_memories import FakeMemories
 from precall.client.fake_store import FakeStore
 from precall.client.filter import MemoryFilter
+from precall.client.hook_calls import HookCalls
 from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
 from precall.client.observation import Role, check_observation, used_ids
 from precall.client.outcome import Outcome, relevant_items
 from precall.client.question import Question, check_mode, conversation
 from precall.client.read import Read, ReadDecision, ReadSource, SearchResult
+from precall.client.read_times import ReadStage, ReadTimes
 from precall.client.state import SessionState
+from precall.client.tracing import ReadFinished, ReadStarted, SessionClosed, SessionOpened
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class FakeAsyncSession:
         store: FakeStore,
         memories: FakeMemories,
         check: Callable[[], None],
+        hooks: HookCalls,
     ) -> None:
         self.observed: list[FakeObservation] = []
         self._scope = MappingProxyType(store.rung(scope))
@@ -52,6 +56,8 @@ class FakeAsyncSession:
         self._store = store
         self._memories = memories
         self._check = check
+        self._hooks = hooks
+        self._reads = 0
         self._entered = False
         self._open = False
 
@@ -59,12 +65,15 @@ class FakeAsyncSession:
         if self._entered:
             raise ClientClosed("a session is entered once: make another one with client.session(...)")
         self._entered = self._open = True
+        self._hooks.tell(SessionOpened(self._session_id, self._conversation_id, lambda: self.state))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False
+        if self._open:
+            self._open = False
+            self._hooks.tell(SessionClosed(self._session_id))
 
     @property
     def session_id(self) -> str:
@@ -98,6 +107,9 @@ class FakeAsyncSession:
             dropped_partials=0,
             dropped_turns=0,
             encoder_ready=True,
+            checked_reads=0,
+            wrong_reads=0,
+            strict=False,
         )
 
     def observe(
@@ -126,7 +138,6 @@ class FakeAsyncSession:
     ) -> Read:
         """From the "cache", which is complete; degraded while the pretended server is away."""
         self._check_open()
-        started = time.perf_counter()
         question = Question(
             query=query,
             limit=limit,
@@ -135,23 +146,12 @@ class FakeAsyncSession:
             min_version=0 if min_version is None else min_version,
             min_relevance=min_relevance,
         )
-        result = self._store.search(self._scope, query, limit=limit, min_version=0, as_of=None)
-        reason = self._why_degraded(question.min_version)
-        outcome = Outcome(
-            items=tuple(result.items),
-            source=ReadSource.CACHE,
-            decision=ReadDecision.STALE if reason else ReadDecision.COMPLETE,
-            version=result.version,
-            staleness_seconds=0.0,
-            truncated=False,
-            reason=reason,
-            degraded=bool(reason),
-        )
-        return outcome.relevant(question.min_relevance).render(
-            budget_tokens=question.budget_tokens,
-            encode_seconds=0.0,
-            elapsed_seconds=lambda: time.perf_counter() - started,
-        )
+        self._reads += 1
+        number = self._reads
+        self._hooks.tell(ReadStarted(self._session_id, number))
+        read = self._read(question)
+        self._hooks.tell(ReadFinished(self._session_id, number, read))
+        return read
 
     async def search(
         self,
@@ -244,6 +244,31 @@ class FakeAsyncSession:
         self._check_open()
         return self._online()
 
+    def _read(self, question: Question) -> Read:
+        times = ReadTimes(time.perf_counter)
+        with times.measure(ReadStage.LOOKUP):
+            result = self._store.search(
+                self._scope, question.query, limit=question.limit, min_version=0, as_of=None
+            )
+        reason = self._outage()
+        decision = ReadDecision.STALE if reason else ReadDecision.COMPLETE
+        if not reason and question.min_version > self._store.version:
+            reason = f"VERSION_NOT_REACHED: version {question.min_version} is ahead of {self._store.version}"
+            decision = ReadDecision.BEHIND
+        outcome = Outcome(
+            items=tuple(result.items),
+            source=ReadSource.CACHE,
+            decision=decision,
+            version=result.version,
+            staleness_seconds=0.0,
+            truncated=False,
+            reason=reason,
+            degraded=bool(reason),
+        )
+        return outcome.relevant(question.min_relevance).render(
+            budget_tokens=question.budget_tokens, times=times
+        )
+
     def _online(self) -> bool:
         return not self._outage()
 
@@ -253,11 +278,6 @@ class FakeAsyncSession:
         except PrecallError as error:
             return f"{error.reason}: {error.message}"
         return ""
-
-    def _why_degraded(self, min_version: int) -> str:
-        if min_version > self._store.version:
-            return f"VERSION_NOT_REACHED: version {min_version} is ahead of {self._store.version}"
-        return self._outage()
 
     def _check_open(self) -> None:
         if not self._open:

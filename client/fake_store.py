@@ -6,17 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-import numpy as np
-
-from precall.client import convert
-from precall.client.errors import AlreadyExists, InvalidScope, VersionNotReached
+from precall.client import convert, fake_search
+from precall.client.errors import AlreadyExists, InvalidScope, NotFound, VersionNotReached
+from precall.client.fake_destruction import doomed
+from precall.client.fake_limits import check_limits
 from precall.client.filter import MemoryFilter
 from precall.client.memory import Forgotten, ForgottenScope, Memory, MemoryDraft, Written
-from precall.client.read import ReadItem, SearchResult
-from precall.scoring import keyword, ranking, terms
-from precall.scoring.fusion import Fusion
-from precall.scoring.keyword import KeywordIndex
-from precall.scoring.ranking import Candidates, RankingWeights
+from precall.client.read import SearchResult
 
 DEFAULT_LADDER: Final = ("customer", "user")
 
@@ -32,14 +28,15 @@ class _Reply:
 
 class FakeStore:
     """Scopes are checked against one ladder; keyed memories supersede by event time; a repeated request id
-    changes nothing. Search scores keywords, importance and recency with the server's formulas; there is no
-    model, so the dense part is 0.
+    changes nothing; what has expired is as good as destroyed. Search scores keywords, importance and recency
+    with the server's formulas; there is no model, so the dense part is 0.
     """
 
     def __init__(self, ladder: Sequence[str] = DEFAULT_LADDER) -> None:
         self.version = 0
         self._ladder = tuple(ladder)
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, Memory] = {}  # in order of arrival
+        self._superseded_at: dict[str, datetime] = {}
         self._replies: dict[str, _Reply] = {}
 
     def rung(self, scope: Mapping[str, str]) -> dict[str, str]:
@@ -55,25 +52,36 @@ class FakeStore:
     def write(
         self, scope: Mapping[str, str], drafts: Sequence[MemoryDraft], request_id: str | None
     ) -> tuple[Written, ...]:
+        """All or none. Raises AlreadyExists for an id that is taken, NotFound for an origin that is gone."""
         rung = self.rung(scope)
         convert.drafts_to_wire(drafts, convert.scope_to_wire(rung))
+        for draft in drafts:
+            check_limits(draft)
         if request_id in self._replies:
             return self._replies[request_id].written
-        given = [draft.id for draft in drafts if draft.id]
-        taken = next((each for each in given if each in self._memories or given.count(each) > 1), None)
-        if taken is not None:
-            raise AlreadyExists(f"a memory with the id {taken} exists already")
+        made = [replace(draft, id=draft.id or str(uuid.uuid4())) for draft in drafts]
+        self._check_ids(made)
         self.version += 1
-        written = tuple(self._write_one(rung, draft) for draft in drafts)
+        written = tuple(self._write_one(rung, draft) for draft in made)
         if request_id is not None:
             self._replies[request_id] = _Reply(written=written)
         return written
+
+    def _check_ids(self, drafts: Sequence[MemoryDraft]) -> None:
+        known = set(self._memories)
+        for draft in drafts:
+            if draft.id in known:
+                raise AlreadyExists(f"a memory with the id {draft.id} exists already")
+            for origin in draft.source.memory_ids:
+                if origin not in known:
+                    raise NotFound(f"it is derived from {origin}, which does not exist (any more)")
+            known.add(draft.id)
 
     def _write_one(self, rung: Mapping[str, str], draft: MemoryDraft) -> Written:
         now = datetime.now(UTC)
         said = draft.said_time or now
         made = Memory(
-            id=draft.id or str(uuid.uuid4()),
+            id=draft.id,
             scope=rung,
             kind=draft.kind,
             state="current",
@@ -95,78 +103,76 @@ class FakeStore:
             created_at=now,
         )
         standing = next((each for each in self._statements(rung, draft.key) if each.state == "current"), None)
-        superseded: tuple[str, ...] = ()
-        if standing is not None:
-            older = standing if made.event_time >= standing.event_time else made
-            filed = replace(older, state="superseded", superseded_version=self.version)
-            if older is made:
-                made = filed
-            else:
-                self._memories[standing.id] = filed
-                superseded = (standing.id,)
         self._memories[made.id] = made
-        return Written(made.id, self.version, superseded, made.state)
+        if standing is None:
+            return Written(made.id, self.version)
+        older, newer = (standing, made) if made.event_time >= standing.event_time else (made, standing)
+        self._memories[older.id] = replace(older, state="superseded", superseded_version=self.version)
+        self._superseded_at[older.id] = now
+        superseded = (standing.id,) if newer is made else ()
+        return Written(made.id, self.version, superseded, self._memories[made.id].state)
 
     def _statements(self, rung: Mapping[str, str], key: str) -> list[Memory]:
         return [each for each in self._memories.values() if key and each.key == key and each.scope == rung]
 
     def get(self, scope: Mapping[str, str], memory_id: str) -> Memory | None:
+        """As a reader there sees it, history included."""
         found = self._memories.get(memory_id)
-        return found if found is not None and _visible(found, self.rung(scope)) else None
-
-    def on_rung(self, scope: Mapping[str, str], *, include_history: bool) -> list[Memory]:
-        """Of exactly this rung, oldest first."""
         rung = self.rung(scope)
-        return [
-            each
-            for each in self._memories.values()
-            if each.scope == rung and (include_history or each.state == "current")
-        ]
+        return found if found is not None and _is_visible(found, rung) and not _expired(found) else None
+
+    def on_rung(
+        self, scope: Mapping[str, str], *, include_history: bool, as_of: datetime | None = None
+    ) -> list[Memory]:
+        """Of exactly this rung, oldest first; ``as_of``: as it stood then, less what was destroyed since."""
+        rung = self.rung(scope)
+        standing = self._standing(as_of, include_history=include_history)
+        return [each for each in standing if each.scope == rung]
 
     def history(self, scope: Mapping[str, str], key: str) -> tuple[Memory, ...]:
+        """Every statement under a key of this rung, the newest event first."""
         statements = self._statements(self.rung(scope), key)
         return tuple(sorted(statements, key=lambda each: each.event_time, reverse=True))
 
     def delete(self, scope: Mapping[str, str], ids: Sequence[str], request_id: str | None) -> Forgotten:
+        """Destroy what a reader there sees, and what hangs on it."""
         if request_id in self._replies:
             reply = self._replies[request_id].forgotten
             if reply is not None:
                 return reply
         found = {memory_id: self.get(scope, memory_id) for memory_id in dict.fromkeys(ids)}
-        deleted = [memory for memory in found.values() if memory is not None]
-        for memory in deleted:
-            doomed = self._statements(memory.scope, memory.key) if memory.state == "current" else []
-            for each in (memory, *doomed):
-                self._memories.pop(each.id, None)
-        self.version += bool(deleted)
-        forgotten = Forgotten(
-            self.version,
-            tuple(memory.id for memory in deleted),
-            tuple(memory_id for memory_id, memory in found.items() if memory is None),
-        )
+        deleted = self._destroy([memory.id for memory in found.values() if memory is not None])
+        missing = tuple(memory_id for memory_id, memory in found.items() if memory is None)
+        forgotten = Forgotten(self.version, deleted, missing)
         if request_id is not None:
             self._replies[request_id] = _Reply(forgotten=forgotten)
         return forgotten
 
     def forget_scope(self, scope: Mapping[str, str], request_id: str | None) -> ForgottenScope:
+        """Destroy what stands on a rung and below it, and what hangs on it."""
         rung = self.rung(scope)
         if request_id in self._replies:
             reply = self._replies[request_id].forgotten_scope
             if reply is not None:
                 return reply
-        doomed = [each.id for each in self._memories.values() if rung.items() <= each.scope.items()]
-        for memory_id in doomed:
-            del self._memories[memory_id]
-        self.version += bool(doomed)
-        forgotten = ForgottenScope(self.version, len(doomed))
+        below = [each.id for each in self._memories.values() if rung.items() <= each.scope.items()]
+        forgotten = ForgottenScope(version=self.version + bool(below), deleted=len(self._destroy(below)))
         if request_id is not None:
             self._replies[request_id] = _Reply(forgotten_scope=forgotten)
         return forgotten
 
-    def visible(self, scope: Mapping[str, str]) -> list[Memory]:
-        """Current memories on this rung and the ones above it."""
+    def _destroy(self, named: Sequence[str]) -> tuple[str, ...]:
+        going = doomed(self._memories, named)
+        for memory_id in going:
+            del self._memories[memory_id]
+            self._superseded_at.pop(memory_id, None)
+        self.version += bool(going)
+        return tuple(going)
+
+    def visible(self, scope: Mapping[str, str], as_of: datetime | None = None) -> list[Memory]:
+        """Current memories on this rung and the ones above it, in order of arrival."""
         rung = self.rung(scope)
-        return [each for each in self._memories.values() if each.state == "current" and _visible(each, rung)]
+        return [each for each in self._standing(as_of) if _is_visible(each, rung)]
 
     def search(
         self,
@@ -178,53 +184,34 @@ class FakeStore:
         as_of: datetime | None,
         filter: MemoryFilter | None = None,
     ) -> SearchResult:
-        """The best visible memories; ``as_of`` is the moment that validity and recency are counted at."""
+        """The best visible memories. Raises VersionNotReached."""
         if min_version > self.version:
             raise VersionNotReached(f"version {min_version} is ahead of {self.version}")
         if as_of is not None:
             convert.moment_to_wire(as_of, name="as_of")
         asked = filter or MemoryFilter()
-        visible = [memory for memory in self.visible(scope) if asked.admits(memory)]
-        now = as_of or datetime.now(UTC)
-        query_terms = terms.analyze(query)
-        weights = RankingWeights().fused(Fusion.of(query_terms))
-        ranked = ranking.rank(_candidates(visible, query_terms), weights, now=now.timestamp(), limit=limit)
-        items = tuple(
-            ReadItem(
-                memory=visible[each.row],
-                score=convert.score_from_ranked(each),
-                rung=list(visible[each.row].scope)[-1],
-                age=convert.age(visible[each.row], now),
-            )
-            for each in ranked
-        )
-        return SearchResult(items, self.version, len(visible), truncated=False)
+        visible = self.visible(scope, as_of)
+        items = fake_search.search(visible, query, filter=asked, limit=limit, now=as_of or datetime.now(UTC))
+        return SearchResult(items, self.version, sum(map(asked.admits, visible)), truncated=False)
+
+    def _standing(self, as_of: datetime | None, *, include_history: bool = False) -> list[Memory]:
+        """What has not expired: current, or current at a moment; or history as well, up to that moment."""
+        memories = [each for each in self._memories.values() if not _expired(each)]
+        if as_of is not None:
+            memories = [self._as_it_stood(each, as_of) for each in memories if each.created_at <= as_of]
+        return [each for each in memories if include_history or each.state == "current"]
+
+    def _as_it_stood(self, memory: Memory, moment: datetime) -> Memory:
+        superseded_at = self._superseded_at.get(memory.id)
+        if superseded_at is None or superseded_at <= moment:
+            return memory
+        return replace(memory, state="current", superseded_version=0)
 
 
-def _visible(memory: Memory, reader: Mapping[str, str]) -> bool:
+def _is_visible(memory: Memory, reader: Mapping[str, str]) -> bool:
     """A reader sees its own rung and the ones above it."""
     return memory.scope.items() <= reader.items()
 
 
-def _candidates(memories: Sequence[Memory], query_terms: Sequence[str]) -> Candidates:
-    index = KeywordIndex()
-    for memory in memories:
-        index.add(keyword.document_impacts(terms.analyze(memory.text)))
-    return Candidates(
-        ids=[memory.id for memory in memories],
-        dense=np.zeros(len(memories), np.float32),
-        keyword=index.scores(index.statistics(query_terms).weights(query_terms)),
-        importance=np.array([memory.importance for memory in memories], np.float32),
-        event_seconds=np.array([memory.event_time.timestamp() for memory in memories], np.float64),
-        servable_from=np.array(
-            [memory.valid_from.timestamp() if memory.valid_from else -np.inf for memory in memories],
-            np.float64,
-        ),
-        servable_until=np.array([_servable_until(memory) for memory in memories], np.float64),
-        depth=np.array([len(memory.scope) for memory in memories], np.int32),
-    )
-
-
-def _servable_until(memory: Memory) -> float:
-    ends = [moment.timestamp() for moment in (memory.valid_until, memory.expires_at) if moment is not None]
-    return min(ends, default=float("inf"))
+def _expired(memory: Memory) -> bool:
+    return memory.expires_at is not None and memory.expires_at <= datetime.now(UTC)

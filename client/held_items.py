@@ -16,6 +16,7 @@ class CachedItem:
     """A pushed memory. ``wire_bytes`` is what it took to send; times are Unix seconds.
 
     impacts: keyword term -> weight.  depth: 1 is the top rung.  held_since: ``Clock.elapsed`` of its push.
+    stamp: the server's, of all that it sent of the memory.
     """
 
     memory: common_pb2.Memory
@@ -23,6 +24,7 @@ class CachedItem:
     depth: int
     impacts: Mapping[str, float]
     predictor: str
+    stamp: int
     wire_bytes: int
     held_since: float
     event_seconds: float

@@ -1,6 +1,5 @@
 """Writing, reading and destroying memories of any scope: what the command line and ingestion use."""
 
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -55,7 +54,7 @@ class Memories:
             WRITE_MEMORIES,
             memory_pb2.WriteMemoriesRequest(
                 memories=convert.drafts_to_wire(drafts, wire_scope),
-                request_id=_request_id(request_id),
+                request_id=arguments.request_id(request_id),
                 truncate=truncate,
             ),
             deadline_seconds=self._deadline_seconds,
@@ -78,7 +77,7 @@ class Memories:
         response = await self._transport.call(
             GET_MEMORIES,
             memory_pb2.GetMemoriesRequest(
-                ids=arguments.texts(ids, "ids"),
+                ids=arguments.uuid_texts(ids, "ids"),
                 scope=convert.scope_to_wire(scope),
                 min_version=arguments.version(min_version),
             ),
@@ -132,9 +131,9 @@ class Memories:
         response = await self._transport.call(
             DELETE_MEMORIES,
             memory_pb2.DeleteMemoriesRequest(
-                ids=arguments.texts(ids, "ids"),
+                ids=arguments.uuid_texts(ids, "ids"),
                 scope=convert.scope_to_wire(scope),
-                request_id=_request_id(request_id),
+                request_id=arguments.request_id(request_id),
             ),
             deadline_seconds=self._deadline_seconds,
         )
@@ -147,15 +146,11 @@ class Memories:
         response = await self._transport.call(
             FORGET_SCOPE,
             memory_pb2.ForgetScopeRequest(
-                scope=convert.scope_to_wire(scope), request_id=_request_id(request_id)
+                scope=convert.scope_to_wire(scope), request_id=arguments.request_id(request_id)
             ),
             deadline_seconds=self._deadline_seconds,
         )
         return ForgottenScope(response.version, response.deleted)
-
-
-def _request_id(given: str | None) -> str:
-    return arguments.text(given, "request_id") if given else str(uuid.uuid4())
 
 
 def _memories(messages: Sequence[common_pb2.Memory]) -> tuple[Memory, ...]:

@@ -152,17 +152,18 @@ class Outbox:
         """Send what waits, as far as the close deadline allows; in an outage there is nothing to wait for."""
         if self._task is None:
             return
-        if self._subscription.connected:
-            try:
+        try:
+            if self._subscription.connected:
                 async with asyncio.timeout(self._options.close_deadline_seconds):
                     await self._empty.wait()
-            except TimeoutError:
-                pass
-        turns = sum(not waiting.partial for waiting in self._pending)
-        if turns:
-            _log.warning("%d observed turns were not sent before the session was closed", turns)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        except TimeoutError:
+            pass
+        finally:  # also when the closing is cancelled
+            turns = sum(not waiting.partial for waiting in self._pending)
+            if turns:
+                _log.warning("%d observed turns were not sent before the session was closed", turns)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def put(self, made: Observation) -> None:
         """Queue an observation; returns at once. An empty partial says nothing and is left out."""

@@ -29,6 +29,10 @@ class ClientOptions:
     ``keepalive_time_ms`` must not be shorter than what the server permits, or it hangs up.
     ``warm_pause_ms``: a partial turn that has stood for so long is embedded before it is asked for.
     ``max_bytes`` bounds one session's cache in bytes as sent (vectors are kept at twice that).
+    ``live_check_share``: so many of the reads that a cache answers by itself, without being complete, are
+    compared with the server's answer afterwards, in the background, at most one a second; 0: none.
+    ``live_wrong_bar``: above this share of wrong ones among the last 200 that were checked the cache is not
+    trusted by itself until it is better again (``Strictness``).
     ``encoder_threads``: a second one gains little on one short query, and on busy cores it doubles the P95.
     """
 
@@ -47,6 +51,8 @@ class ClientOptions:
     max_pending_reports: int = 512
     report_interval_seconds: float = 2.0
     max_message_bytes: int = 64 * 1024 * 1024
+    live_check_share: float = 0.01
+    live_wrong_bar: float = 0.02
     keepalive_time_ms: int = 30_000
     keepalive_timeout_ms: int = 10_000
     reconnect_initial_seconds: float = 0.1
@@ -58,6 +64,9 @@ class ClientOptions:
             raise ConfigurationError(f"local_encoding is {self.local_encoding!r}, use one of {choices}")
         if not self.read_deadline_ms >= 0:
             raise ConfigurationError(f"read_deadline_ms is {self.read_deadline_ms}, it must be 0 or more")
+        for name in ("live_check_share", "live_wrong_bar"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}, it must lie between 0 and 1")
         for name in (
             "write_deadline_seconds",
             "observe_deadline_seconds",

@@ -26,6 +26,15 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedPush:
+    """What one part of a push changed. ``settled``: it was the last part and its claims hold now."""
+
+    settled: bool
+    added: int
+    refused: Mapping[Refusal, int]
+
+
+@dataclass(frozen=True, slots=True)
 class PushedVectors:
     """The vectors of one push part, or why there are none.
 
@@ -74,6 +83,7 @@ def read_item(
         depth=len(levels),
         impacts=impacts,
         predictor=pushed.predictor,
+        stamp=pushed.stamp,
         wire_bytes=pushed.ByteSize() + vector_bytes,
         held_since=elapsed,
         event_seconds=convert.unix_seconds(memory.event_time),

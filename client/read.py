@@ -9,7 +9,9 @@ from precall.client.memory import Memory
 
 
 class ReadSource(StrEnum):
-    """Who answered."""
+    """Who answered. BOTH: the cache was not sure of its answer and the server gave its own in time; the items
+    are the server's, and what the cache was told of since.
+    """
 
     CACHE = "cache"
     SERVER = "server"
@@ -71,31 +73,41 @@ class ReadItem:
 class Read:
     """An answer. ``text`` is a block for the prompt within the budget; ``items`` are all that were asked for.
 
-    included: how many leading items the block holds.
+    included_ids: of the memories that the block holds, in their order. One that is too large for what is left
+    of the budget is passed over, never cut.
     reason: why the status is degraded, or why the server's answer was not waited for; else empty.
-    elapsed_ms: everything, ``encode_ms`` (the query's embedding in this process) inside.
     version: of the tenant's memories that the answer reflects.
     staleness_ms: since the server was last heard from; 0 when it answered itself.
     truncated: the query was longer than the model takes, and its beginning was used.
+    encode_ms, lookup_ms, server_ms, block_ms: the query's embedding in this process, scoring what is held,
+    the wait for the server (0: it was not asked), and rendering. elapsed_ms: everything.
     """
 
     text: str
     items: tuple[ReadItem, ...]
-    included: int
+    included_ids: tuple[str, ...]
     source: ReadSource
     status: ReadStatus
     decision: ReadDecision
     reason: str
-    elapsed_ms: float
-    encode_ms: float
     version: int
     staleness_ms: float
     truncated: bool
+    encode_ms: float
+    lookup_ms: float
+    server_ms: float
+    block_ms: float
+    elapsed_ms: float
+
+    @property
+    def included(self) -> int:
+        """How many memories the block holds."""
+        return len(self.included_ids)
 
     @property
     def used_ids(self) -> tuple[str, ...]:
-        """The ids of the memories that the block holds: what ``observe(..., used=read)`` reports."""
-        return tuple(item.memory.id for item in self.items[: self.included])
+        """What ``observe(..., used=read)`` reports: the memories that the block holds."""
+        return self.included_ids
 
 
 @dataclass(frozen=True, slots=True)

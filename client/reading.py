@@ -1,68 +1,53 @@
 """The life of a read: from a query to a block for the prompt, whatever the network does."""
 
 import asyncio
-import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from precall.client import convert
-from precall.client.background import start_background
-from precall.client.circuit import Circuit
 from precall.client.clock import Clock
-from precall.client.encoder_supply import EncoderSupply
 from precall.client.errors import (
     DeadlineExceeded,
-    FingerprintMismatch,
     InvalidInput,
-    ModelChanged,
     PermissionDenied,
     PrecallError,
     Unauthenticated,
-    Unavailable,
 )
-from precall.client.filter import filter_to_wire
+from precall.client.live_checks import LiveChecks, Served, Verdict
 from precall.client.lookup import FoundItem
-from precall.client.methods import SEARCH
-from precall.client.outcome import Outcome, relevant_items
+from precall.client.outcome import Outcome, join
+from precall.client.query_encoding import Encoded, QueryEncoding
 from precall.client.question import Question
 from precall.client.read import Read, ReadDecision, ReadItem, ReadSource, SearchResult
+from precall.client.read_times import ReadStage, ReadTimes
+from precall.client.server_search import ServerSearch
 from precall.client.subscription import Subscription
-from precall.client.transport import Transport
-from precall.proto import common_pb2, retrieval_pb2
-from precall.scoring.query_terms import QueryTerms
 from precall.scoring.ranking import RankingWeights
-
-_log = logging.getLogger(__name__)
 
 _WEIGHTS: Final = RankingWeights()
 """The server's default: the coverages it pushes are stated in these."""
-_PROBE_DEADLINE_SECONDS: Final = 2.0
 _MAY_SERVE: Final = (ReadDecision.COMPLETE, ReadDecision.SURE)
 
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A query's two forms. ``vector`` is None when no local encoder could make it."""
-
-    vector: NDArray[np.float32] | None
-    model_fingerprint: str
-    terms: QueryTerms
-    truncated: bool
-    seconds: float
+OnReported = Callable[[Read, Verdict | None], None]
+"""Told of each read once: of one that is checked when its check has ended, with what that found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the cache has to say at one moment; ``found`` is empty when its lease ran out."""
+    """What the cache has to say at one moment; ``found`` is empty when its lease ran out.
+
+    ``judged``: it may be served by a judgement, which can err, not because everything is held; so it may be
+    checked. ``demoted``: it was that, but checks found too many such answers wrong: it counts as borderline.
+    """
 
     decision: ReadDecision
     found: tuple[FoundItem, ...]
     version: int
     staleness_seconds: float
+    judged: bool = False
+    demoted: bool = False
 
 
 class Reader:
@@ -75,86 +60,46 @@ class Reader:
     def __init__(
         self,
         subscription: Subscription,
-        scope: common_pb2.Scope,
-        *,
-        transport: Transport,
-        encoders: EncoderSupply,
-        circuit: Circuit,
+        encoding: QueryEncoding,
+        server: ServerSearch,
+        checks: LiveChecks,
         clock: Clock,
+        *,
+        reported: OnReported,
     ) -> None:
         self._subscription = subscription
-        self._scope = scope
-        self._transport = transport
-        self._encoders = encoders
-        self._circuit = circuit
+        self._encoding = encoding
+        self._server = server
+        self._checks = checks
         self._clock = clock
-        self._probes: set[asyncio.Task[None]] = set()
+        self._reported = reported
+        self._checking: set[asyncio.Task[Verdict | None]] = set()
 
     async def read(self, question: Question) -> Read:
         """Never raises for an outage. Raises InvalidInput when the server says that the request is wrong."""
-        started = self._clock.elapsed()
-        encoded = await self._encode(question.query)
-        held = self._look_up(question, encoded)
+        times = ReadTimes(self._clock.elapsed)
+        with times.measure(ReadStage.ENCODE):
+            encoded = await self._encoding.encode(question.query)
+        with times.measure(ReadStage.LOOKUP):
+            held = self._look_up(question, encoded)
         if held.decision in _MAY_SERVE:
             outcome = self._from_cache(held, encoded)
         else:
-            try:
-                result = await self._ask(question, encoded, started)
-                outcome = _from_server(result, held.decision)
-            except InvalidInput:
-                raise
-            except PrecallError as error:
-                outcome = self._without_server(question, encoded, error)
-        return outcome.relevant(question.min_relevance).render(
-            budget_tokens=question.budget_tokens,
-            encode_seconds=encoded.seconds,
-            elapsed_seconds=lambda: self._clock.elapsed() - started,
+            outcome = await self._ask(question, encoded, held, times)
+        read = outcome.relevant(question.min_relevance).render(
+            budget_tokens=question.budget_tokens, times=times
         )
-
-    async def search(
-        self, question: Question, *, mode: str, as_of: datetime | None, truncate: bool
-    ) -> SearchResult:
-        """The server's own answer, the query embedded there. Raises on failure."""
-        request = self._request(question, mode=mode, truncate=truncate)
-        if as_of is not None:
-            request.as_of.CopyFrom(convert.moment_to_wire(as_of, name="as_of"))
-        response = await self._transport.call(SEARCH, request, deadline_seconds=question.deadline_seconds)
-        result = convert.search_from_wire(response, now=self._now())
-        return replace(result, items=relevant_items(result.items, question.min_relevance))
+        if held.judged and self._server.reachable and self._checks.take_turn():
+            self._check_soon(question, _served(outcome.items, question, held), read)
+        else:
+            self._reported(read, None)
+        return read
 
     async def close(self) -> None:
-        for probe in self._probes:
-            probe.cancel()
-        await asyncio.gather(*self._probes, return_exceptions=True)
-
-    async def _encode(self, query: str) -> Encoded:
-        started = self._clock.elapsed()
-        query_terms = QueryTerms.of(query)
-        encoder = self._encoders.encoder
-        if encoder is None or not self._is_of_use(encoder.model_fingerprint):
-            return Encoded(None, "", query_terms, False, 0.0)
-        try:
-            made = await encoder.encode(query)
-        except Exception:
-            # Whatever an encoder throws, the server can still embed the query itself.
-            _log.exception("the local encoder failed; the server is asked instead")
-            return Encoded(None, "", query_terms, False, self._clock.elapsed() - started)
-        return Encoded(
-            made.vector,
-            encoder.model_fingerprint,
-            query_terms,
-            made.truncated,
-            self._clock.elapsed() - started,
-        )
-
-    def _is_of_use(self, model_fingerprint: str) -> bool:
-        """Whether vectors of this model can be compared with those held, or with the server's."""
-        held = self._subscription.held_fingerprint
-        return model_fingerprint == held or self._fits_the_server(model_fingerprint)
-
-    def _fits_the_server(self, model_fingerprint: str) -> bool:
-        """As far as is known: before the first connection every model may be the one."""
-        return self._subscription.server_fingerprint in ("", model_fingerprint)
+        """End the checks that run; their reads are reported as not checked."""
+        for check in self._checking:
+            check.cancel()
+        await asyncio.gather(*self._checking, return_exceptions=True)
 
     def _look_up(self, question: Question, encoded: Encoded) -> Held:
         """What may be served of the cache now, and the decision about it."""
@@ -165,10 +110,12 @@ class Reader:
         lookup = cache.lookup(
             encoded.vector if same_space else None,
             encoded.terms,
+            question=question.query,
             limit=question.limit,
             now=subscription.server_now,
             elapsed=self._clock.elapsed(),
             weights=_WEIGHTS,
+            approximation=encoded.approximation,
         )
         subscription.refresh()
         if not subscription.in_step or (cache.settled and not cache.current):
@@ -179,38 +126,48 @@ class Reader:
             decision = ReadDecision.UNENCODED
         else:
             decision = ReadDecision(lookup.decision.value)
-        return Held(decision, lookup.found, cache.version, subscription.staleness_seconds)
+        near_complete = decision is ReadDecision.COMPLETE and encoded.approximation is not None
+        judged = decision is ReadDecision.SURE or near_complete
+        strict = self._checks.strictness.strict
+        return Held(
+            ReadDecision.BORDERLINE if judged and strict else decision,
+            lookup.found,
+            cache.version,
+            subscription.staleness_seconds,
+            judged=judged and not strict,
+            demoted=judged and strict,
+        )
 
-    async def _ask(self, question: Question, encoded: Encoded, started: float) -> SearchResult:
-        """The server's answer within the read's deadline, or the error that says why there is none."""
-        if question.deadline_seconds == 0:
-            raise DeadlineExceeded("the read does not wait for the server")
-        connected = self._subscription.connected
-        if self._circuit.is_open(connected=connected):
-            self._probe_soon(question)
-            raise Unavailable("the server did not answer lately, it is tried in the background")
-        request = self._request(question)
-        if encoded.vector is not None and self._fits_the_server(encoded.model_fingerprint):
-            request.query_vector.CopyFrom(convert.vector_to_wire(encoded.vector, encoded.model_fingerprint))
+    async def _ask(self, question: Question, encoded: Encoded, held: Held, times: ReadTimes) -> Outcome:
+        """The server's answer if it comes in time, else what the cache holds by then."""
+        end = times.started + question.deadline_seconds
         try:
-            return await self._search(request, question, started, retry=connected)
-        except (FingerprintMismatch, ModelChanged):  # another model by now: let the server embed the query
-            request.ClearField("query_vector")
-            return await self._search(request, question, started, retry=connected)
-
-    async def _search(
-        self, request: retrieval_pb2.SearchRequest, question: Question, started: float, *, retry: bool
-    ) -> SearchResult:
-        remaining = started + question.deadline_seconds - self._clock.elapsed()
-        try:
-            response = await self._transport.call(
-                SEARCH, request, deadline_seconds=max(remaining, 0.0), retry=retry
-            )
-        except PrecallError as error:
-            self._circuit.note_failure(error)
+            with times.measure(ReadStage.SERVER):
+                result = await self._server.answer(question, encoded, end=end)
+        except InvalidInput:
             raise
-        self._circuit.note_success()
-        return convert.search_from_wire(response, now=self._now())
+        except PrecallError as error:
+            with times.measure(ReadStage.LOOKUP):
+                return self._without_server(question, encoded, error)
+        if held.demoted:  # its answer would have been served: both answers are here, so this is a check
+            self._checks.compare(_served(self._items(held), question, held), result)
+        answered = _from_server(result, held.decision)
+        if held.decision is not ReadDecision.BORDERLINE:
+            return answered
+        with times.measure(ReadStage.LOOKUP):
+            return self._joined(question, encoded, answered)
+
+    def _joined(self, question: Question, encoded: Encoded, answered: Outcome) -> Outcome:
+        """The server's answer to a borderline read, and what the cache was told since it was made."""
+        now = self._look_up(question, encoded)
+        if now.decision not in (*_MAY_SERVE, ReadDecision.BORDERLINE) or now.version < answered.version:
+            return answered
+        return replace(
+            answered,
+            items=join(answered.items, self._items(now), since=answered.version, limit=question.limit),
+            source=ReadSource.BOTH,
+            version=now.version,
+        )
 
     def _without_server(self, question: Question, encoded: Encoded, error: PrecallError) -> Outcome:
         """What the cache holds by now, called what it is."""
@@ -225,9 +182,8 @@ class Reader:
     def _from_cache(
         self, held: Held, encoded: Encoded, *, reason: str = "", degraded: bool = False
     ) -> Outcome:
-        now = self._now()
         return Outcome(
-            items=tuple(_item(found, now) for found in held.found),
+            items=self._items(held),
             source=ReadSource.CACHE,
             decision=held.decision,
             version=held.version,
@@ -237,37 +193,22 @@ class Reader:
             degraded=degraded,
         )
 
-    def _request(
-        self, question: Question, *, mode: str = "fast", truncate: bool = True
-    ) -> retrieval_pb2.SearchRequest:
-        return retrieval_pb2.SearchRequest(
-            scope=self._scope,
-            query=question.query,
-            mode=f"SEARCH_MODE_{mode.upper()}",
-            limit=question.limit,
-            min_version=question.min_version,
-            truncate=truncate,
-            filter=filter_to_wire(question.filter),
+    def _items(self, held: Held) -> tuple[ReadItem, ...]:
+        now = convert.utc(self._subscription.server_now)
+        return tuple(_item(found, now) for found in held.found)
+
+    def _check_soon(self, question: Question, served: Served, read: Read) -> None:
+        check = self._checks.start(
+            served,
+            lambda: self._server.check(question, min_version=served.version),
+            lambda verdict: self._reported(read, verdict),
         )
+        self._checking.add(check)
+        check.add_done_callback(self._checking.discard)
 
-    def _probe_soon(self, question: Question) -> None:
-        if self._circuit.take_probe():
-            probe = start_background(self._probe(self._request(question)), name="precall-probe")
-            self._probes.add(probe)
-            probe.add_done_callback(self._probes.discard)
 
-    async def _probe(self, request: retrieval_pb2.SearchRequest) -> None:
-        try:
-            await self._transport.call(SEARCH, request, deadline_seconds=_PROBE_DEADLINE_SECONDS, retry=False)
-        except (Unavailable, DeadlineExceeded) as error:
-            self._circuit.note_failure(error)
-        except PrecallError:
-            self._circuit.note_success()  # a refusal is an answer
-        else:
-            self._circuit.note_success()
-
-    def _now(self) -> datetime:
-        return convert.utc(self._subscription.server_now)
+def _served(items: tuple[ReadItem, ...], question: Question, held: Held) -> Served:
+    return Served(items, question.limit, held.version)
 
 
 def _from_server(result: SearchResult, decision: ReadDecision) -> Outcome:

@@ -5,10 +5,13 @@ import logging
 from collections import deque
 from typing import Final, TypeVar
 
+from precall.client import convert
 from precall.client.background import start_background
 from precall.client.errors import PrecallError
+from precall.client.hook_calls import HookCalls
 from precall.client.methods import REPORT_READS
 from precall.client.options import ClientOptions
+from precall.client.tracing import PushApplied
 from precall.client.transport import Transport
 from precall.proto import anticipation_pb2
 
@@ -19,9 +22,13 @@ ReportT = TypeVar("ReportT")
 
 
 class Reporter:
-    """Batches reports; never on a read's path, bounded (the oldest fall out), dropped when a send fails."""
+    """Batches reports; never on a read's path, bounded (the oldest fall out), dropped when a send fails.
 
-    def __init__(self, transport: Transport, options: ClientOptions) -> None:
+    Hooks hear of pushes at once.
+    """
+
+    def __init__(self, transport: Transport, options: ClientOptions, hooks: HookCalls) -> None:
+        self._hooks = hooks
         self._transport = transport
         self._options = options
         self._reads: deque[anticipation_pb2.ReadReport] = deque(maxlen=options.max_pending_reports)
@@ -33,7 +40,7 @@ class Reporter:
         self._task = start_background(self._run(), name="precall-reports")
 
     async def close(self) -> None:
-        """Send what is left, once, within the close deadline."""
+        """Send what is left, once, within the close deadline; cut short, it leaves nothing running."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -46,6 +53,8 @@ class Reporter:
     def add_push(self, report: anticipation_pb2.PushReport) -> None:
         self._pushes.append(report)
         self._waiting.set()
+        lead = convert.seconds_from_wire(report.lead) if report.HasField("lead") else None
+        self._hooks.tell(PushApplied(report.session_id, report.push_id, report.items, lead))
 
     async def _run(self) -> None:
         while True:

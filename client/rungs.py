@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from precall.scoring.keyword import Statistics
+from precall.scoring.vocabulary import Vocabulary
 
 
 class Rung:
@@ -18,6 +19,8 @@ class Rung:
         self.held = 0
         self.held_frequencies: Counter[str] = Counter()
         self._claimed = Statistics()
+        self._counted: set[str] = set()  # terms whose claimed counts follow every write
+        self._vocabulary: Vocabulary | None = None
 
     def add(self, impacts: Mapping[str, float]) -> None:
         self.held += 1
@@ -30,11 +33,30 @@ class Rung:
             if not self.held_frequencies[term]:
                 del self.held_frequencies[term]
 
-    def claim(self, *, complete: bool, documents: int, frequencies: Mapping[str, int]) -> None:
-        """Take over the server's counts. They name some terms only: the others keep what was said of them."""
+    def claim(
+        self, *, complete: bool, documents: int, frequencies: Mapping[str, int], vocabulary: bytes = b""
+    ) -> None:
+        """Take over the server's counts. They name some terms only: the others keep what was said of them.
+
+        ``vocabulary``: of all its terms, if it comes with this claim. Raises ValueError for what is none.
+        """
+        if vocabulary:
+            self._vocabulary = Vocabulary(vocabulary)
         self.complete = complete
         self._claimed.documents = documents
         self._claimed.frequencies.update(frequencies)
+        self._counted.update(frequencies)
+
+    def interrupt(self) -> None:
+        """Writes may have been missed: counts weigh terms still, and no longer say what there is."""
+        self._counted.clear()
+        self._vocabulary = None
+
+    def may_lack(self, term: str) -> bool:
+        """Whether a memory that has the term may stand on the rung without being held."""
+        if term not in self._counted:
+            return self._vocabulary is None or term in self._vocabulary
+        return self._claimed.frequencies[term] > self.held_frequencies.get(term, 0)
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
         """Counts for these terms. What is held is a lower bound of what there is."""

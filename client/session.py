@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -14,17 +15,21 @@ from precall.client.clock import Clock
 from precall.client.encoder_supply import EncoderSupply
 from precall.client.errors import ClientClosed
 from precall.client.filter import MemoryFilter
+from precall.client.hook_calls import HookCalls
+from precall.client.live_checks import LiveChecks
 from precall.client.memories import Memories
 from precall.client.memory import Forgotten, MemoryDraft, MemorySource, Written
 from precall.client.observation import Outbox, Role, observation
 from precall.client.options import ClientOptions
 from precall.client.question import Question, check_mode, conversation
 from precall.client.read import Read, SearchResult
-from precall.client.read_report import read_report
-from precall.client.reading import Reader
 from precall.client.reports import Reporter
+from precall.client.session_reads import SessionReads
+from precall.client.session_state import session_state
+from precall.client.session_writes import SessionWrites
 from precall.client.state import SessionState
 from precall.client.subscription import Subscription
+from precall.client.tracing import SessionClosed, SessionOpened
 from precall.client.transport import Transport
 from precall.client.warming import Warming
 from precall.client.watcher import Watcher
@@ -46,6 +51,8 @@ class AsyncSession:
         watcher: Watcher,
         encoders: EncoderSupply,
         reporter: Reporter,
+        checks: LiveChecks,
+        hooks: HookCalls,
         circuit: Circuit,
         memories: Memories,
         options: ClientOptions,
@@ -56,8 +63,8 @@ class AsyncSession:
         self._conversation_id = conversation(conversation_id)
         self._session_id = str(uuid.uuid4())
         self._encoders = encoders
-        self._reporter = reporter
-        self._memories = memories
+        self._checks = checks
+        self._hooks = hooks
         self._options = options
         self._clock = clock
         self._subscription = Subscription(
@@ -71,16 +78,19 @@ class AsyncSession:
             clock=clock,
         )
         self._outbox = Outbox(self._subscription, transport, options)
-        self._reader = Reader(
+        self._reads = SessionReads(
             self._subscription,
             wire_scope,
             transport=transport,
             encoders=encoders,
             circuit=circuit,
+            checks=checks,
+            reporter=reporter,
+            hooks=hooks,
             clock=clock,
         )
+        self._writes = SessionWrites(self._scope, memories, self._subscription.cache)
         self._warming = Warming(encoders, pause_seconds=options.warm_pause_ms / 1000)
-        self._written_version = 0
         self._entered = False
         self._open = False
 
@@ -90,16 +100,21 @@ class AsyncSession:
         self._entered = self._open = True
         self._subscription.start()
         self._outbox.start()
+        self._hooks.tell(SessionOpened(self._session_id, self._conversation_id, lambda: self.state))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._open:  # the client may have been closed first, and its sessions with it
+            return
         self._open = False
         self._warming.close()
-        await self._outbox.close()
-        await self._reader.close()
-        await self._subscription.close()
+        async with AsyncExitStack() as parts:  # in turn from the last one; a cancellation skips none
+            parts.callback(self._hooks.tell, SessionClosed(self._session_id))
+            parts.push_async_callback(self._subscription.close)
+            parts.push_async_callback(self._reads.close)
+            parts.push_async_callback(self._outbox.close)
 
     @property
     def session_id(self) -> str:
@@ -117,8 +132,11 @@ class AsyncSession:
     @property
     def state(self) -> SessionState:
         """How the session stands at this moment."""
-        return SessionState.of(
-            self._subscription, self._outbox, encoder_ready=self._encoders.fitting is not None
+        return session_state(
+            self._subscription,
+            self._outbox,
+            self._checks.strictness,
+            encoder_ready=self._encoders.fitting is not None,
         )
 
     def observe(
@@ -161,18 +179,15 @@ class AsyncSession:
         """
         self._check_open()
         deadline = self._options.read_deadline_ms if deadline_ms is None else deadline_ms
-        read = await self._reader.read(
-            Question(
-                query=query,
-                limit=limit,
-                budget_tokens=budget_tokens,
-                deadline_seconds=arguments.number(deadline, "deadline_ms") / 1000,
-                min_version=self._demanded(min_version),
-                min_relevance=min_relevance,
-            )
+        question = Question(
+            query=query,
+            limit=limit,
+            budget_tokens=budget_tokens,
+            deadline_seconds=arguments.number(deadline, "deadline_ms") / 1000,
+            min_version=self._writes.demanded(min_version),
+            min_relevance=min_relevance,
         )
-        self._reporter.add_read(read_report(self._session_id, read))
-        return read
+        return await self._reads.read(question)
 
     async def search(
         self,
@@ -200,11 +215,11 @@ class AsyncSession:
             limit=limit,
             budget_tokens=0,
             deadline_seconds=deadline,
-            min_version=self._demanded(min_version),
+            min_version=self._writes.demanded(min_version),
             min_relevance=min_relevance,
             filter=filter,
         )
-        return await self._reader.search(question, mode=mode, as_of=as_of, truncate=truncate)
+        return await self._reads.search(question, mode=mode, as_of=as_of, truncate=truncate)
 
     async def remember(
         self,
@@ -256,9 +271,7 @@ class AsyncSession:
     ) -> list[Written]:
         """Write memories on the session's rung, all or none. Raises on failure."""
         self._check_open()
-        written = await self._memories.write(self._scope, drafts, truncate=truncate, request_id=request_id)
-        self._written_version = max(self._written_version, *(each.version for each in written))
-        return list(written)
+        return await self._writes.write(drafts, truncate=truncate, request_id=request_id)
 
     async def forget(self, *ids: str, request_id: str | None = None) -> Forgotten:
         """Destroy memories, their history included. Raises on failure.
@@ -266,11 +279,7 @@ class AsyncSession:
         Returns when no client's cache can serve them any more, which may take as long as a lease.
         """
         self._check_open()
-        forgotten = await self._memories.delete(self._scope, ids, request_id=request_id)
-        self._subscription.cache.invalidate(
-            forgotten.deleted_ids, version=forgotten.version, superseded=False
-        )
-        return forgotten
+        return await self._writes.forget(ids, request_id=request_id)
 
     async def ready(self, timeout: float | None = None) -> bool:
         """Wait until the cache was filled and queries are embedded here; False: ``timeout`` (s) ran out."""
@@ -282,12 +291,6 @@ class AsyncSession:
         except TimeoutError:
             return False
         return True
-
-    def _demanded(self, min_version: int | None) -> int:
-        """At least what this session wrote."""
-        if min_version is None:
-            return self._written_version
-        return max(arguments.version(min_version), self._written_version)
 
     def _check_open(self) -> None:
         if not self._open:

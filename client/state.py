@@ -1,10 +1,6 @@
 """A session at one moment, for dashboards, tests and the curious."""
 
 from dataclasses import dataclass
-from typing import Self
-
-from precall.client.observation import Outbox
-from precall.client.subscription import Subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +14,9 @@ class SessionState:
     lease_seconds: for how long cached items may still be served without another word from the server.
     encoder_ready: queries are embedded in this process, by the model that the server has.
     last_lead_seconds: from the last observation to the push that it caused, None before the first.
+    checked_reads, wrong_reads: reads of the client (all its sessions) that a cache was sure of and that were
+    compared with the server, and those of them that lacked one of the server's best three.
+    strict: too many of the last ones were wrong, so for now such reads ask the server.
     """
 
     items: int
@@ -34,27 +33,9 @@ class SessionState:
     dropped_partials: int
     dropped_turns: int
     encoder_ready: bool
-
-    @classmethod
-    def of(cls, subscription: Subscription, outbox: Outbox, *, encoder_ready: bool) -> Self:
-        """How what a session is made of stands now."""
-        cache = subscription.cache
-        return cls(
-            items=cache.items,
-            wire_bytes=cache.wire_bytes,
-            complete_rungs=cache.complete_rungs,
-            version=cache.version,
-            connected=subscription.connected,
-            ready=subscription.in_step and subscription.servable and cache.settled,
-            lease_seconds=subscription.lease_seconds,
-            pushes=subscription.pushes,
-            refused_items=subscription.refused_items,
-            last_lead_seconds=subscription.last_lead_seconds,
-            pending_observations=outbox.pending,
-            dropped_partials=outbox.dropped_partials,
-            dropped_turns=outbox.dropped_turns,
-            encoder_ready=encoder_ready,
-        )
+    checked_reads: int
+    wrong_reads: int
+    strict: bool
 
     @property
     def lease_fresh(self) -> bool:

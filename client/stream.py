@@ -48,7 +48,7 @@ class Stream:
         self._renewal_sent_at = float("-inf")
         self._closed = asyncio.Event()
         self._heard_at = clock.elapsed()
-        self._offsets: deque[float] = deque(maxlen=_OFFSETS_KEPT)
+        self._offsets: deque[float] = deque(maxlen=_OFFSETS_KEPT)  # of the server's wall from our `elapsed`
         if opened.HasField("server_time"):
             self.note_server_time(convert.unix_seconds(opened.server_time))
 
@@ -67,14 +67,30 @@ class Stream:
         return self._clock.elapsed() - self._heard_at
 
     @property
-    def server_offset(self) -> float:
-        """Seconds to add to this computer's wall clock: the median of the last heartbeats."""
-        return sorted(self._offsets)[len(self._offsets) // 2] if self._offsets else 0.0
+    def server_now(self) -> float:
+        """Unix seconds by the server's clock, as the last heartbeats had it (their median).
+
+        Counted on by ``Clock.elapsed``: whatever is done to this computer's wall clock, nothing that is held
+        begins or ends to be true by it.
+        """
+        if not self._offsets:
+            return self._clock.wall()
+        return self._clock.elapsed() + sorted(self._offsets)[len(self._offsets) // 2]
 
     @property
     def renewal_due(self) -> bool:
         """No renewal was sent within the last heartbeat: a busy stream has no idle moment to beat in."""
         return self._clock.elapsed() - self._renewal_sent_at >= self.heartbeat_seconds
+
+    def is_like(self, other: "Stream") -> bool:
+        """Whether what came over this one could have come over the other: one model, rules alike."""
+        return (
+            self.scores_alike
+            and other.scores_alike
+            and self.model_fingerprint == other.model_fingerprint
+            and self.model_scripts == other.model_scripts
+            and self.maximum_age == other.maximum_age
+        )
 
     def note_renewal_sent(self) -> float:
         """Returns the moment (``Clock.elapsed``) from which its grant will count."""
@@ -87,9 +103,10 @@ class Stream:
         if lease_seconds > 0:
             self._leased.set()
 
-    async def leased(self) -> None:
-        """Wait until a lease was granted for the first time."""
+    async def leased(self) -> bool:
+        """Wait until a lease was granted for the first time; False when the connection was lost."""
         await self._leased.wait()
+        return not self._closed.is_set()
 
     def note_applied(self, sequence: int) -> None:
         """An event was applied to the caches."""
@@ -97,10 +114,11 @@ class Stream:
         self._heard_at = self._clock.elapsed()
 
     def note_server_time(self, unix_seconds: float) -> None:
-        self._offsets.append(unix_seconds - self._clock.wall())
+        self._offsets.append(unix_seconds - self._clock.elapsed())
 
     def close(self) -> None:
         self._closed.set()
+        self._leased.set()
 
     async def closed(self) -> None:
         """Wait until the connection is lost."""

@@ -15,6 +15,7 @@ from precall.client.errors import NotFound, PrecallError, Unavailable
 from precall.client.methods import CLOSE_SESSION, OPEN_SESSION
 from precall.client.options import ClientOptions
 from precall.client.reports import Reporter
+from precall.client.resumption import Resumption
 from precall.client.stream import Stream
 from precall.client.transport import Transport
 from precall.client.watcher import Watcher
@@ -46,6 +47,7 @@ class Subscription:
         clock: Clock,
     ) -> None:
         self.cache = SessionCache(scope, max_items=options.max_items, max_bytes=options.max_bytes)
+        self._resumption = Resumption(self.cache)
         self.pushes = 0
         self.refused_items = 0
         self.last_lead_seconds: float | None = None
@@ -63,6 +65,7 @@ class Subscription:
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._refreshing = False
+        self._attempts = 0
         self._task: asyncio.Task[None] | None = None
         self._observed_at: OrderedDict[int, float] = OrderedDict()
 
@@ -114,7 +117,7 @@ class Subscription:
     def server_now(self) -> float:
         """Unix seconds by the server's clock."""
         stream = self._source or self._watcher.stream
-        return self._clock.wall() + (0.0 if stream is None else stream.server_offset)
+        return self._clock.wall() if stream is None else stream.server_now
 
     def start(self) -> None:
         self._task = start_background(self._keep_open(), name="precall-open-session")
@@ -123,11 +126,11 @@ class Subscription:
     async def close(self) -> None:
         """Hold nothing any more, and tell the server, which then waits for this session no longer."""
         self._watcher.remove(self)
+        connected = self.connected  # the session may be open there although the reply is not here yet
+        self._forget_held()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        connected = self.connected  # the session may be open there although the reply is not here yet
-        self._forget_held()
         if connected:
             try:
                 await self._transport.call(
@@ -147,9 +150,11 @@ class Subscription:
 
     async def settled(self) -> None:
         """Wait until a whole push came over the present connection, and may be served."""
-        await self._settled.wait()
-        if self._source is not None:
-            await self._source.leased()
+        while True:
+            stream = await self._watcher.opened()
+            await self._settled.wait()
+            if self._source is stream and await stream.leased():
+                return
 
     def lost(self) -> None:
         """The server does not know the session: nobody invalidates what is held, so it goes at once."""
@@ -181,10 +186,17 @@ class Subscription:
                 scores_alike=stream.scores_alike,
             )
             self._source = stream
+        elif push.resumed and self._resumption.told_on(stream):
+            if not self._resumption.stands(beside=push.evicted_ids):
+                _log.info("what a session holds has changed while it was being opened: it begins anew")
+                self.lost()
+                return
+            self.cache.go_on()
+            self._source = stream
         elif self._source is not stream:
             _log.warning("a push was ignored: it is a difference to something this session does not hold")
             return
-        if push.reset:
+        if push.reset or push.resumed:
             self._refreshing = False
         now = self._clock.elapsed()
         applied = self.cache.apply(push, elapsed=now)
@@ -252,17 +264,22 @@ class Subscription:
                     self._opened.set()
 
     async def _open_on(self, stream: Stream) -> None:
-        """The session holds nothing as far as the server is concerned: a push with ``reset`` follows."""
+        """Name what is held still: the push that follows goes on from that, or begins with nothing."""
+        held = self._resumption.name(self._source, stream)
+        self._attempts += 1
         await self._transport.call(
             OPEN_SESSION,
             anticipation_pb2.OpenSessionRequest(
                 stream_id=stream.stream_id,
                 session_id=self._session_id,
+                attempt=self._attempts,
                 conversation_id=self._conversation_id,
                 scope=self._scope,
                 max_items=self._options.max_items,
                 max_bytes=self._options.max_bytes,
                 vector_format=common_pb2.VECTOR_FORMAT_FLOAT16,
+                held_ids=held.keys(),
+                held_stamps=held.values(),
             ),
             deadline_seconds=self._options.observe_deadline_seconds,
             retry=False,

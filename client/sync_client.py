@@ -1,6 +1,6 @@
 """The same client without ``await``, for code that has no event loop; safe to use from any thread."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -16,6 +16,7 @@ from precall.client.options import ClientOptions
 from precall.client.sync_admin import Admin
 from precall.client.sync_memories import Memories
 from precall.client.sync_session import Session
+from precall.client.tracing import ClientHook
 
 
 class BlockingClient:
@@ -68,8 +69,10 @@ class Client(BlockingClient):
         options: ClientOptions | None = None,
         tls: grpc.ChannelCredentials | None = None,
         encoder: QueryEncoder | None = None,
+        hooks: Sequence[ClientHook] = (),
     ) -> None:
-        inner = AsyncClient(target, api_key=api_key, options=options, tls=tls, encoder=encoder)
+        """``hooks`` are called on the client's own thread."""
+        inner = AsyncClient(target, api_key=api_key, options=options, tls=tls, encoder=encoder, hooks=hooks)
         super().__init__(inner)
         self._admin = Admin(inner.admin, self._thread)
 

@@ -24,7 +24,13 @@ class Session:
         self._open = False
 
     def __enter__(self) -> Self:
-        self._thread.run(self._inner.__aenter__())
+        try:
+            self._thread.run(self._inner.__aenter__())
+        except Exception:
+            raise
+        except BaseException:  # interrupted: nobody will leave what may have been entered
+            self._thread.run(self._inner.__aexit__(None, None, None))
+            raise
         self._open = True
         return self
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory
 from precall.engine.memory.outcomes import RemovedMemory
 
@@ -30,3 +31,8 @@ class Change:
     added: Sequence[IndexedMemory] = ()
     removed: Sequence[RemovedMemory] = ()
     removed_terms: frozenset[str] = frozenset()
+
+    @property
+    def rungs(self) -> frozenset[Rung]:
+        """Where something became current or ceased to be."""
+        return frozenset((*(each.memory.rung for each in self.added), *(each.rung for each in self.removed)))

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.anticipation.observer import AnticipationObserver, SilentObserver
-from precall.engine.anticipation.recent_turns import RecentTurns
+from precall.engine.anticipation.predictor_set import PredictorSet
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.batching.batcher import Batcher
 from precall.engine.batching.observer import BatchObserver
@@ -63,7 +63,8 @@ class Engine:
         residency_observer: ResidencyObserver | None = None,
     ) -> None:
         """``encoder``: of the primary model, which new tenants get. ``next_encoder``: of another one, that
-        tenants may migrate to, or come from. Raises ConfigurationError when it is the same.
+        tenants may migrate to, or come from. Raises ConfigurationError when it is the same, and for a
+        language model that cannot be asked.
         """
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -78,13 +79,13 @@ class Engine:
         )
         self.residency = Residency(settings.residency.budget_bytes, residency_observer)
         self._loads = asyncio.Semaphore(settings.residency.loads_at_once)
+        self._predictors = PredictorSet.of(settings.anticipation, self.clock)
         self.anticipator = Anticipator(
             settings.anticipation,
-            [
-                RecentTurns(self.clock, items_per_query=settings.anticipation.items_per_query),
-            ],
+            self._predictors.predictors,
             self.clock,
             anticipation_observer or SilentObserver(),
+            self._predictors.learners,
         )
         self._canary = RecallCanary(recall_observer)
         self._past = Past()
@@ -114,6 +115,7 @@ class Engine:
         await self._expiry.close()
         self._canary.close()
         await self.anticipator.drain(grace_seconds=0)
+        await self._predictors.close()
         for model in self.models:
             await model.batcher.close()
         for tenant in list(self._tenants.values()):

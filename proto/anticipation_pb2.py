@@ -27,21 +27,21 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from precall.proto import common_pb2 as precall_dot_proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n precall/proto/anticipation.proto\x12\nprecall.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aprecall/proto/common.proto\"9\n\x0cWatchRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x02 \x01(\t\"\xc1\x02\n\nWatchEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0f\n\x07\x63onfirm\x18\x02 \x01(\x08\x12*\n\x06opened\x18\x03 \x01(\x0b\x32\x18.precall.v1.StreamOpenedH\x00\x12 \n\x04push\x18\x04 \x01(\x0b\x32\x10.precall.v1.PushH\x00\x12\x30\n\x0cinvalidation\x18\x05 \x01(\x0b\x32\x18.precall.v1.InvalidationH\x00\x12*\n\theartbeat\x18\x06 \x01(\x0b\x32\x15.precall.v1.HeartbeatH\x00\x12\x31\n\rsession_ended\x18\x07 \x01(\x0b\x32\x18.precall.v1.SessionEndedH\x00\x12(\n\x08\x64raining\x18\x08 \x01(\x0b\x32\x14.precall.v1.DrainingH\x00\x42\x07\n\x05\x65vent\"\x9b\x02\n\x0cStreamOpened\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12/\n\x0bserver_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0bmaximum_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rmodel_scripts\x18\x06 \x03(\t\x12\x17\n\x0fscoring_version\x18\x07 \x01(\r\"M\n\tHeartbeat\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x0bserver_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x08\x44raining\x12(\n\x05grace\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"2\n\x0cSessionEnded\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xf2\x02\n\x04Push\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07push_id\x18\x02 \x01(\x04\x12\r\n\x05reset\x18\x03 \x01(\x08\x12\x0c\n\x04last\x18\x04 \x01(\x08\x12%\n\x05items\x18\x05 \x03(\x0b\x32\x16.precall.v1.PushedItem\x12\x13\n\x0b\x65victed_ids\x18\x06 \x03(\t\x12$\n\x07vectors\x18\x07 \x01(\x0b\x32\x13.precall.v1.Vectors\x12\x0f\n\x07version\x18\x08 \x01(\x04\x12&\n\x08\x63overage\x18\t \x01(\x0b\x32\x14.precall.v1.Coverage\x12$\n\x05rungs\x18\n \x03(\x0b\x32\x15.precall.v1.RungClaim\x12-\n\tcaused_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12\x63\x61used_by_sequence\x18\x0c \x01(\x04\x12\x1c\n\x14retired_coverage_ids\x18\r \x03(\x04\"\x94\x01\n\nPushedItem\x12\"\n\x06memory\x18\x01 \x01(\x0b\x32\x12.precall.v1.Memory\x12\x0c\n\x04rung\x18\x02 \x01(\t\x12+\n\x07impacts\x18\x03 \x01(\x0b\x32\x1a.precall.v1.KeywordImpacts\x12\x11\n\tpredictor\x18\x04 \x01(\t\x12\x14\n\x0cvector_codes\x18\x05 \x01(\x0c\"\xa9\x01\n\x08\x43overage\x12)\n\x0cquery_vector\x18\x01 \x01(\x0b\x32\x13.precall.v1.Vectors\x12\x13\n\x0bquery_terms\x18\x02 \x03(\t\x12\r\n\x05\x66loor\x18\x03 \x01(\x02\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x11\n\tpredictor\x18\x05 \x01(\t\x12\x13\n\x0b\x63overage_id\x18\x06 \x01(\x04\x12\x15\n\rkeyword_share\x18\x07 \x01(\x01\"p\n\tRungClaim\x12\x0c\n\x04rung\x18\x01 \x01(\t\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\x12\x10\n\x08memories\x18\x03 \x01(\x04\x12\x31\n\nstatistics\x18\x04 \x01(\x0b\x32\x1d.precall.v1.KeywordStatistics\"v\n\x0cInvalidation\x12\x12\n\nmemory_ids\x18\x01 \x03(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12,\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x1d.precall.v1.InvalidationCause\x12\x13\n\x0bsession_ids\x18\x04 \x03(\t\"\xf7\x01\n\x12OpenSessionRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12 \n\x05scope\x18\x04 \x01(\x0b\x32\x11.precall.v1.Scope\x12\x11\n\tmax_items\x18\x05 \x01(\r\x12\x11\n\tmax_bytes\x18\x06 \x01(\x04\x12/\n\rvector_format\x18\x07 \x01(\x0e\x32\x18.precall.v1.VectorFormat\x12\x16\n\x0eresume_version\x18\x08 \x01(\x04\x12\x10\n\x08held_ids\x18\t \x03(\t\"b\n\x13OpenSessionResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x0e\n\x06ladder\x18\x03 \x03(\t\x12\x0f\n\x07resumed\x18\x04 \x01(\x08\"\xd6\x01\n\x12ObserveTurnRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\"\n\x04role\x18\x03 \x01(\x0e\x32\x14.precall.v1.TurnRole\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0f\n\x07partial\x18\x05 \x01(\x08\x12\x0f\n\x07turn_id\x18\x06 \x01(\t\x12-\n\tsaid_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fused_memory_ids\x18\x08 \x03(\t\"9\n\x13ObserveTurnResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x10\n\x08replayed\x18\x02 \x01(\x08\")\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"\x16\n\x14\x43loseSessionResponse\"@\n\x11RenewLeaseRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x18\n\x10\x61pplied_sequence\x18\x02 \x01(\x04\">\n\x12RenewLeaseResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xdd\x02\n\nReadReport\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12&\n\x06source\x18\x02 \x01(\x0e\x32\x16.precall.v1.ReadSource\x12&\n\x06status\x18\x03 \x01(\x0e\x32\x16.precall.v1.ReadStatus\x12*\n\x07\x65lapsed\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64\x65\x63ision\x18\x05 \x01(\t\x12\r\n\x05items\x18\x06 \x01(\r\x12\x17\n\x0fused_predictors\x18\x07 \x03(\t\x12,\n\tstaleness\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x65ncode\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\rchecked_wrong\x18\n \x01(\x08H\x00\x88\x01\x01\x42\x10\n\x0e_checked_wrong\"i\n\nPushReport\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07push_id\x18\x02 \x01(\x04\x12\'\n\x04lead\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05items\x18\x04 \x01(\r\"c\n\x12ReportReadsRequest\x12%\n\x05reads\x18\x01 \x03(\x0b\x32\x16.precall.v1.ReadReport\x12&\n\x06pushes\x18\x02 \x03(\x0b\x32\x16.precall.v1.PushReport\"\x15\n\x13ReportReadsResponse*\xba\x01\n\x11InvalidationCause\x12\"\n\x1eINVALIDATION_CAUSE_UNSPECIFIED\x10\x00\x12!\n\x1dINVALIDATION_CAUSE_SUPERSEDED\x10\x01\x12\x1e\n\x1aINVALIDATION_CAUSE_DELETED\x10\x02\x12\x1e\n\x1aINVALIDATION_CAUSE_EXPIRED\x10\x03\x12\x1e\n\x1aINVALIDATION_CAUSE_REVOKED\x10\x04*f\n\x08TurnRole\x12\x19\n\x15TURN_ROLE_UNSPECIFIED\x10\x00\x12\x12\n\x0eTURN_ROLE_USER\x10\x01\x12\x17\n\x13TURN_ROLE_ASSISTANT\x10\x02\x12\x12\n\x0eTURN_ROLE_TOOL\x10\x03*n\n\nReadSource\x12\x1b\n\x17READ_SOURCE_UNSPECIFIED\x10\x00\x12\x15\n\x11READ_SOURCE_CACHE\x10\x01\x12\x16\n\x12READ_SOURCE_SERVER\x10\x02\x12\x14\n\x10READ_SOURCE_BOTH\x10\x03*o\n\nReadStatus\x12\x1b\n\x17READ_STATUS_UNSPECIFIED\x10\x00\x12\x13\n\x0fREAD_STATUS_HIT\x10\x01\x12\x15\n\x11READ_STATUS_EMPTY\x10\x02\x12\x18\n\x14READ_STATUS_DEGRADED\x10\x03\x32\xe2\x03\n\x13\x41nticipationService\x12;\n\x05Watch\x12\x18.precall.v1.WatchRequest\x1a\x16.precall.v1.WatchEvent0\x01\x12N\n\x0bOpenSession\x12\x1e.precall.v1.OpenSessionRequest\x1a\x1f.precall.v1.OpenSessionResponse\x12N\n\x0bObserveTurn\x12\x1e.precall.v1.ObserveTurnRequest\x1a\x1f.precall.v1.ObserveTurnResponse\x12Q\n\x0c\x43loseSession\x12\x1f.precall.v1.CloseSessionRequest\x1a .precall.v1.CloseSessionResponse\x12K\n\nRenewLease\x12\x1d.precall.v1.RenewLeaseRequest\x1a\x1e.precall.v1.RenewLeaseResponse\x12N\n\x0bReportReads\x12\x1e.precall.v1.ReportReadsRequest\x1a\x1f.precall.v1.ReportReadsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n precall/proto/anticipation.proto\x12\nprecall.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aprecall/proto/common.proto\"9\n\x0cWatchRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x02 \x01(\t\"\xc1\x02\n\nWatchEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0f\n\x07\x63onfirm\x18\x02 \x01(\x08\x12*\n\x06opened\x18\x03 \x01(\x0b\x32\x18.precall.v1.StreamOpenedH\x00\x12 \n\x04push\x18\x04 \x01(\x0b\x32\x10.precall.v1.PushH\x00\x12\x30\n\x0cinvalidation\x18\x05 \x01(\x0b\x32\x18.precall.v1.InvalidationH\x00\x12*\n\theartbeat\x18\x06 \x01(\x0b\x32\x15.precall.v1.HeartbeatH\x00\x12\x31\n\rsession_ended\x18\x07 \x01(\x0b\x32\x18.precall.v1.SessionEndedH\x00\x12(\n\x08\x64raining\x18\x08 \x01(\x0b\x32\x14.precall.v1.DrainingH\x00\x42\x07\n\x05\x65vent\"\x9b\x02\n\x0cStreamOpened\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12/\n\x0bserver_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0bmaximum_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rmodel_scripts\x18\x06 \x03(\t\x12\x17\n\x0fscoring_version\x18\x07 \x01(\r\"M\n\tHeartbeat\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x0bserver_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x08\x44raining\x12(\n\x05grace\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"2\n\x0cSessionEnded\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x83\x03\n\x04Push\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07push_id\x18\x02 \x01(\x04\x12\r\n\x05reset\x18\x03 \x01(\x08\x12\x0c\n\x04last\x18\x04 \x01(\x08\x12%\n\x05items\x18\x05 \x03(\x0b\x32\x16.precall.v1.PushedItem\x12\x13\n\x0b\x65victed_ids\x18\x06 \x03(\t\x12$\n\x07vectors\x18\x07 \x01(\x0b\x32\x13.precall.v1.Vectors\x12\x0f\n\x07version\x18\x08 \x01(\x04\x12&\n\x08\x63overage\x18\t \x01(\x0b\x32\x14.precall.v1.Coverage\x12$\n\x05rungs\x18\n \x03(\x0b\x32\x15.precall.v1.RungClaim\x12-\n\tcaused_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12\x63\x61used_by_sequence\x18\x0c \x01(\x04\x12\x1c\n\x14retired_coverage_ids\x18\r \x03(\x04\x12\x0f\n\x07resumed\x18\x0e \x01(\x08\"\xa3\x01\n\nPushedItem\x12\"\n\x06memory\x18\x01 \x01(\x0b\x32\x12.precall.v1.Memory\x12\x0c\n\x04rung\x18\x02 \x01(\t\x12+\n\x07impacts\x18\x03 \x01(\x0b\x32\x1a.precall.v1.KeywordImpacts\x12\x11\n\tpredictor\x18\x04 \x01(\t\x12\x14\n\x0cvector_codes\x18\x05 \x01(\x0c\x12\r\n\x05stamp\x18\x06 \x01(\x06\"\xba\x01\n\x08\x43overage\x12)\n\x0cquery_vector\x18\x01 \x01(\x0b\x32\x13.precall.v1.Vectors\x12\x13\n\x0bquery_terms\x18\x02 \x03(\t\x12\r\n\x05\x66loor\x18\x03 \x01(\x02\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x11\n\tpredictor\x18\x05 \x01(\t\x12\x13\n\x0b\x63overage_id\x18\x06 \x01(\x04\x12\x15\n\rkeyword_share\x18\x07 \x01(\x01\x12\x0f\n\x07negated\x18\x08 \x01(\x08\"\x84\x01\n\tRungClaim\x12\x0c\n\x04rung\x18\x01 \x01(\t\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\x12\x10\n\x08memories\x18\x03 \x01(\x04\x12\x31\n\nstatistics\x18\x04 \x01(\x0b\x32\x1d.precall.v1.KeywordStatistics\x12\x12\n\nvocabulary\x18\x05 \x01(\x0c\"v\n\x0cInvalidation\x12\x12\n\nmemory_ids\x18\x01 \x03(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12,\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x1d.precall.v1.InvalidationCause\x12\x13\n\x0bsession_ids\x18\x04 \x03(\t\"\x9b\x02\n\x12OpenSessionRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12 \n\x05scope\x18\x04 \x01(\x0b\x32\x11.precall.v1.Scope\x12\x11\n\tmax_items\x18\x05 \x01(\r\x12\x11\n\tmax_bytes\x18\x06 \x01(\x04\x12/\n\rvector_format\x18\x07 \x01(\x0e\x32\x18.precall.v1.VectorFormat\x12\x10\n\x08held_ids\x18\t \x03(\t\x12\x13\n\x0bheld_stamps\x18\n \x03(\x06\x12\x0f\n\x07\x61ttempt\x18\x0b \x01(\x04J\x04\x08\x08\x10\tR\x0eresume_version\"b\n\x13OpenSessionResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x0e\n\x06ladder\x18\x03 \x03(\t\x12\x0f\n\x07resumed\x18\x04 \x01(\x08\"\xd6\x01\n\x12ObserveTurnRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\"\n\x04role\x18\x03 \x01(\x0e\x32\x14.precall.v1.TurnRole\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0f\n\x07partial\x18\x05 \x01(\x08\x12\x0f\n\x07turn_id\x18\x06 \x01(\t\x12-\n\tsaid_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fused_memory_ids\x18\x08 \x03(\t\"9\n\x13ObserveTurnResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x10\n\x08replayed\x18\x02 \x01(\x08\")\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"\x16\n\x14\x43loseSessionResponse\"@\n\x11RenewLeaseRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x18\n\x10\x61pplied_sequence\x18\x02 \x01(\x04\">\n\x12RenewLeaseResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xf1\x02\n\nReadReport\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12&\n\x06source\x18\x02 \x01(\x0e\x32\x16.precall.v1.ReadSource\x12&\n\x06status\x18\x03 \x01(\x0e\x32\x16.precall.v1.ReadStatus\x12*\n\x07\x65lapsed\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64\x65\x63ision\x18\x05 \x01(\t\x12\r\n\x05items\x18\x06 \x01(\r\x12\x17\n\x0fused_predictors\x18\x07 \x03(\t\x12,\n\tstaleness\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x65ncode\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\rchecked_wrong\x18\n \x01(\x08H\x00\x88\x01\x01\x12\x12\n\nserved_ids\x18\x0b \x03(\tB\x10\n\x0e_checked_wrong\"i\n\nPushReport\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07push_id\x18\x02 \x01(\x04\x12\'\n\x04lead\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05items\x18\x04 \x01(\r\"c\n\x12ReportReadsRequest\x12%\n\x05reads\x18\x01 \x03(\x0b\x32\x16.precall.v1.ReadReport\x12&\n\x06pushes\x18\x02 \x03(\x0b\x32\x16.precall.v1.PushReport\"\x15\n\x13ReportReadsResponse*\xba\x01\n\x11InvalidationCause\x12\"\n\x1eINVALIDATION_CAUSE_UNSPECIFIED\x10\x00\x12!\n\x1dINVALIDATION_CAUSE_SUPERSEDED\x10\x01\x12\x1e\n\x1aINVALIDATION_CAUSE_DELETED\x10\x02\x12\x1e\n\x1aINVALIDATION_CAUSE_EXPIRED\x10\x03\x12\x1e\n\x1aINVALIDATION_CAUSE_REVOKED\x10\x04*f\n\x08TurnRole\x12\x19\n\x15TURN_ROLE_UNSPECIFIED\x10\x00\x12\x12\n\x0eTURN_ROLE_USER\x10\x01\x12\x17\n\x13TURN_ROLE_ASSISTANT\x10\x02\x12\x12\n\x0eTURN_ROLE_TOOL\x10\x03*n\n\nReadSource\x12\x1b\n\x17READ_SOURCE_UNSPECIFIED\x10\x00\x12\x15\n\x11READ_SOURCE_CACHE\x10\x01\x12\x16\n\x12READ_SOURCE_SERVER\x10\x02\x12\x14\n\x10READ_SOURCE_BOTH\x10\x03*o\n\nReadStatus\x12\x1b\n\x17READ_STATUS_UNSPECIFIED\x10\x00\x12\x13\n\x0fREAD_STATUS_HIT\x10\x01\x12\x15\n\x11READ_STATUS_EMPTY\x10\x02\x12\x18\n\x14READ_STATUS_DEGRADED\x10\x03\x32\xe2\x03\n\x13\x41nticipationService\x12;\n\x05Watch\x12\x18.precall.v1.WatchRequest\x1a\x16.precall.v1.WatchEvent0\x01\x12N\n\x0bOpenSession\x12\x1e.precall.v1.OpenSessionRequest\x1a\x1f.precall.v1.OpenSessionResponse\x12N\n\x0bObserveTurn\x12\x1e.precall.v1.ObserveTurnRequest\x1a\x1f.precall.v1.ObserveTurnResponse\x12Q\n\x0c\x43loseSession\x12\x1f.precall.v1.CloseSessionRequest\x1a .precall.v1.CloseSessionResponse\x12K\n\nRenewLease\x12\x1d.precall.v1.RenewLeaseRequest\x1a\x1e.precall.v1.RenewLeaseResponse\x12N\n\x0bReportReads\x12\x1e.precall.v1.ReportReadsRequest\x1a\x1f.precall.v1.ReportReadsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'precall.proto.anticipation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INVALIDATIONCAUSE']._serialized_start=3332
-  _globals['_INVALIDATIONCAUSE']._serialized_end=3518
-  _globals['_TURNROLE']._serialized_start=3520
-  _globals['_TURNROLE']._serialized_end=3622
-  _globals['_READSOURCE']._serialized_start=3624
-  _globals['_READSOURCE']._serialized_end=3734
-  _globals['_READSTATUS']._serialized_start=3736
-  _globals['_READSTATUS']._serialized_end=3847
+  _globals['_INVALIDATIONCAUSE']._serialized_start=3458
+  _globals['_INVALIDATIONCAUSE']._serialized_end=3644
+  _globals['_TURNROLE']._serialized_start=3646
+  _globals['_TURNROLE']._serialized_end=3748
+  _globals['_READSOURCE']._serialized_start=3750
+  _globals['_READSOURCE']._serialized_end=3860
+  _globals['_READSTATUS']._serialized_start=3862
+  _globals['_READSTATUS']._serialized_end=3973
   _globals['_WATCHREQUEST']._serialized_start=141
   _globals['_WATCHREQUEST']._serialized_end=198
   _globals['_WATCHEVENT']._serialized_start=201
@@ -55,39 +55,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONENDED']._serialized_start=943
   _globals['_SESSIONENDED']._serialized_end=993
   _globals['_PUSH']._serialized_start=996
-  _globals['_PUSH']._serialized_end=1366
-  _globals['_PUSHEDITEM']._serialized_start=1369
-  _globals['_PUSHEDITEM']._serialized_end=1517
-  _globals['_COVERAGE']._serialized_start=1520
-  _globals['_COVERAGE']._serialized_end=1689
-  _globals['_RUNGCLAIM']._serialized_start=1691
-  _globals['_RUNGCLAIM']._serialized_end=1803
-  _globals['_INVALIDATION']._serialized_start=1805
-  _globals['_INVALIDATION']._serialized_end=1923
-  _globals['_OPENSESSIONREQUEST']._serialized_start=1926
-  _globals['_OPENSESSIONREQUEST']._serialized_end=2173
-  _globals['_OPENSESSIONRESPONSE']._serialized_start=2175
-  _globals['_OPENSESSIONRESPONSE']._serialized_end=2273
-  _globals['_OBSERVETURNREQUEST']._serialized_start=2276
-  _globals['_OBSERVETURNREQUEST']._serialized_end=2490
-  _globals['_OBSERVETURNRESPONSE']._serialized_start=2492
-  _globals['_OBSERVETURNRESPONSE']._serialized_end=2549
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=2551
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=2592
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=2594
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=2616
-  _globals['_RENEWLEASEREQUEST']._serialized_start=2618
-  _globals['_RENEWLEASEREQUEST']._serialized_end=2682
-  _globals['_RENEWLEASERESPONSE']._serialized_start=2684
-  _globals['_RENEWLEASERESPONSE']._serialized_end=2746
-  _globals['_READREPORT']._serialized_start=2749
-  _globals['_READREPORT']._serialized_end=3098
-  _globals['_PUSHREPORT']._serialized_start=3100
-  _globals['_PUSHREPORT']._serialized_end=3205
-  _globals['_REPORTREADSREQUEST']._serialized_start=3207
-  _globals['_REPORTREADSREQUEST']._serialized_end=3306
-  _globals['_REPORTREADSRESPONSE']._serialized_start=3308
-  _globals['_REPORTREADSRESPONSE']._serialized_end=3329
-  _globals['_ANTICIPATIONSERVICE']._serialized_start=3850
-  _globals['_ANTICIPATIONSERVICE']._serialized_end=4332
+  _globals['_PUSH']._serialized_end=1383
+  _globals['_PUSHEDITEM']._serialized_start=1386
+  _globals['_PUSHEDITEM']._serialized_end=1549
+  _globals['_COVERAGE']._serialized_start=1552
+  _globals['_COVERAGE']._serialized_end=1738
+  _globals['_RUNGCLAIM']._serialized_start=1741
+  _globals['_RUNGCLAIM']._serialized_end=1873
+  _globals['_INVALIDATION']._serialized_start=1875
+  _globals['_INVALIDATION']._serialized_end=1993
+  _globals['_OPENSESSIONREQUEST']._serialized_start=1996
+  _globals['_OPENSESSIONREQUEST']._serialized_end=2279
+  _globals['_OPENSESSIONRESPONSE']._serialized_start=2281
+  _globals['_OPENSESSIONRESPONSE']._serialized_end=2379
+  _globals['_OBSERVETURNREQUEST']._serialized_start=2382
+  _globals['_OBSERVETURNREQUEST']._serialized_end=2596
+  _globals['_OBSERVETURNRESPONSE']._serialized_start=2598
+  _globals['_OBSERVETURNRESPONSE']._serialized_end=2655
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=2657
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=2698
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=2700
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=2722
+  _globals['_RENEWLEASEREQUEST']._serialized_start=2724
+  _globals['_RENEWLEASEREQUEST']._serialized_end=2788
+  _globals['_RENEWLEASERESPONSE']._serialized_start=2790
+  _globals['_RENEWLEASERESPONSE']._serialized_end=2852
+  _globals['_READREPORT']._serialized_start=2855
+  _globals['_READREPORT']._serialized_end=3224
+  _globals['_PUSHREPORT']._serialized_start=3226
+  _globals['_PUSHREPORT']._serialized_end=3331
+  _globals['_REPORTREADSREQUEST']._serialized_start=3333
+  _globals['_REPORTREADSREQUEST']._serialized_end=3432
+  _globals['_REPORTREADSRESPONSE']._serialized_start=3434
+  _globals['_REPORTREADSRESPONSE']._serialized_end=3455
+  _globals['_ANTICIPATIONSERVICE']._serialized_start=3976
+  _globals['_ANTICIPATIONSERVICE']._serialized_end=4458
 # @@protoc_insertion_point(module_scope)

@@ -127,7 +127,7 @@ class SessionEnded(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Push(_message.Message):
-    __slots__ = ("session_id", "push_id", "reset", "last", "items", "evicted_ids", "vectors", "version", "coverage", "rungs", "caused_at", "caused_by_sequence", "retired_coverage_ids")
+    __slots__ = ("session_id", "push_id", "reset", "last", "items", "evicted_ids", "vectors", "version", "coverage", "rungs", "caused_at", "caused_by_sequence", "retired_coverage_ids", "resumed")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     PUSH_ID_FIELD_NUMBER: _ClassVar[int]
     RESET_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +141,7 @@ class Push(_message.Message):
     CAUSED_AT_FIELD_NUMBER: _ClassVar[int]
     CAUSED_BY_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     RETIRED_COVERAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     push_id: int
     reset: bool
@@ -154,24 +155,27 @@ class Push(_message.Message):
     caused_at: _timestamp_pb2.Timestamp
     caused_by_sequence: int
     retired_coverage_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session_id: _Optional[str] = ..., push_id: _Optional[int] = ..., reset: bool = ..., last: bool = ..., items: _Optional[_Iterable[_Union[PushedItem, _Mapping]]] = ..., evicted_ids: _Optional[_Iterable[str]] = ..., vectors: _Optional[_Union[_common_pb2.Vectors, _Mapping]] = ..., version: _Optional[int] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rungs: _Optional[_Iterable[_Union[RungClaim, _Mapping]]] = ..., caused_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., caused_by_sequence: _Optional[int] = ..., retired_coverage_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    resumed: bool
+    def __init__(self, session_id: _Optional[str] = ..., push_id: _Optional[int] = ..., reset: bool = ..., last: bool = ..., items: _Optional[_Iterable[_Union[PushedItem, _Mapping]]] = ..., evicted_ids: _Optional[_Iterable[str]] = ..., vectors: _Optional[_Union[_common_pb2.Vectors, _Mapping]] = ..., version: _Optional[int] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rungs: _Optional[_Iterable[_Union[RungClaim, _Mapping]]] = ..., caused_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., caused_by_sequence: _Optional[int] = ..., retired_coverage_ids: _Optional[_Iterable[int]] = ..., resumed: bool = ...) -> None: ...
 
 class PushedItem(_message.Message):
-    __slots__ = ("memory", "rung", "impacts", "predictor", "vector_codes")
+    __slots__ = ("memory", "rung", "impacts", "predictor", "vector_codes", "stamp")
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     RUNG_FIELD_NUMBER: _ClassVar[int]
     IMPACTS_FIELD_NUMBER: _ClassVar[int]
     PREDICTOR_FIELD_NUMBER: _ClassVar[int]
     VECTOR_CODES_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     memory: _common_pb2.Memory
     rung: str
     impacts: _common_pb2.KeywordImpacts
     predictor: str
     vector_codes: bytes
-    def __init__(self, memory: _Optional[_Union[_common_pb2.Memory, _Mapping]] = ..., rung: _Optional[str] = ..., impacts: _Optional[_Union[_common_pb2.KeywordImpacts, _Mapping]] = ..., predictor: _Optional[str] = ..., vector_codes: _Optional[bytes] = ...) -> None: ...
+    stamp: int
+    def __init__(self, memory: _Optional[_Union[_common_pb2.Memory, _Mapping]] = ..., rung: _Optional[str] = ..., impacts: _Optional[_Union[_common_pb2.KeywordImpacts, _Mapping]] = ..., predictor: _Optional[str] = ..., vector_codes: _Optional[bytes] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class Coverage(_message.Message):
-    __slots__ = ("query_vector", "query_terms", "floor", "version", "predictor", "coverage_id", "keyword_share")
+    __slots__ = ("query_vector", "query_terms", "floor", "version", "predictor", "coverage_id", "keyword_share", "negated")
     QUERY_VECTOR_FIELD_NUMBER: _ClassVar[int]
     QUERY_TERMS_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +183,7 @@ class Coverage(_message.Message):
     PREDICTOR_FIELD_NUMBER: _ClassVar[int]
     COVERAGE_ID_FIELD_NUMBER: _ClassVar[int]
     KEYWORD_SHARE_FIELD_NUMBER: _ClassVar[int]
+    NEGATED_FIELD_NUMBER: _ClassVar[int]
     query_vector: _common_pb2.Vectors
     query_terms: _containers.RepeatedScalarFieldContainer[str]
     floor: float
@@ -186,19 +191,22 @@ class Coverage(_message.Message):
     predictor: str
     coverage_id: int
     keyword_share: float
-    def __init__(self, query_vector: _Optional[_Union[_common_pb2.Vectors, _Mapping]] = ..., query_terms: _Optional[_Iterable[str]] = ..., floor: _Optional[float] = ..., version: _Optional[int] = ..., predictor: _Optional[str] = ..., coverage_id: _Optional[int] = ..., keyword_share: _Optional[float] = ...) -> None: ...
+    negated: bool
+    def __init__(self, query_vector: _Optional[_Union[_common_pb2.Vectors, _Mapping]] = ..., query_terms: _Optional[_Iterable[str]] = ..., floor: _Optional[float] = ..., version: _Optional[int] = ..., predictor: _Optional[str] = ..., coverage_id: _Optional[int] = ..., keyword_share: _Optional[float] = ..., negated: bool = ...) -> None: ...
 
 class RungClaim(_message.Message):
-    __slots__ = ("rung", "complete", "memories", "statistics")
+    __slots__ = ("rung", "complete", "memories", "statistics", "vocabulary")
     RUNG_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     MEMORIES_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     rung: str
     complete: bool
     memories: int
     statistics: _common_pb2.KeywordStatistics
-    def __init__(self, rung: _Optional[str] = ..., complete: bool = ..., memories: _Optional[int] = ..., statistics: _Optional[_Union[_common_pb2.KeywordStatistics, _Mapping]] = ...) -> None: ...
+    vocabulary: bytes
+    def __init__(self, rung: _Optional[str] = ..., complete: bool = ..., memories: _Optional[int] = ..., statistics: _Optional[_Union[_common_pb2.KeywordStatistics, _Mapping]] = ..., vocabulary: _Optional[bytes] = ...) -> None: ...
 
 class Invalidation(_message.Message):
     __slots__ = ("memory_ids", "version", "cause", "session_ids")
@@ -213,7 +221,7 @@ class Invalidation(_message.Message):
     def __init__(self, memory_ids: _Optional[_Iterable[str]] = ..., version: _Optional[int] = ..., cause: _Optional[_Union[InvalidationCause, str]] = ..., session_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("stream_id", "session_id", "conversation_id", "scope", "max_items", "max_bytes", "vector_format", "resume_version", "held_ids")
+    __slots__ = ("stream_id", "session_id", "conversation_id", "scope", "max_items", "max_bytes", "vector_format", "held_ids", "held_stamps", "attempt")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -221,8 +229,9 @@ class OpenSessionRequest(_message.Message):
     MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     VECTOR_FORMAT_FIELD_NUMBER: _ClassVar[int]
-    RESUME_VERSION_FIELD_NUMBER: _ClassVar[int]
     HELD_IDS_FIELD_NUMBER: _ClassVar[int]
+    HELD_STAMPS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     stream_id: str
     session_id: str
     conversation_id: str
@@ -230,9 +239,10 @@ class OpenSessionRequest(_message.Message):
     max_items: int
     max_bytes: int
     vector_format: _common_pb2.VectorFormat
-    resume_version: int
     held_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, stream_id: _Optional[str] = ..., session_id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., scope: _Optional[_Union[_common_pb2.Scope, _Mapping]] = ..., max_items: _Optional[int] = ..., max_bytes: _Optional[int] = ..., vector_format: _Optional[_Union[_common_pb2.VectorFormat, str]] = ..., resume_version: _Optional[int] = ..., held_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    held_stamps: _containers.RepeatedScalarFieldContainer[int]
+    attempt: int
+    def __init__(self, stream_id: _Optional[str] = ..., session_id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., scope: _Optional[_Union[_common_pb2.Scope, _Mapping]] = ..., max_items: _Optional[int] = ..., max_bytes: _Optional[int] = ..., vector_format: _Optional[_Union[_common_pb2.VectorFormat, str]] = ..., held_ids: _Optional[_Iterable[str]] = ..., held_stamps: _Optional[_Iterable[int]] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
     __slots__ = ("version", "model_fingerprint", "ladder", "resumed")
@@ -299,7 +309,7 @@ class RenewLeaseResponse(_message.Message):
     def __init__(self, lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ReadReport(_message.Message):
-    __slots__ = ("session_id", "source", "status", "elapsed", "decision", "items", "used_predictors", "staleness", "encode", "checked_wrong")
+    __slots__ = ("session_id", "source", "status", "elapsed", "decision", "items", "used_predictors", "staleness", "encode", "checked_wrong", "served_ids")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +320,7 @@ class ReadReport(_message.Message):
     STALENESS_FIELD_NUMBER: _ClassVar[int]
     ENCODE_FIELD_NUMBER: _ClassVar[int]
     CHECKED_WRONG_FIELD_NUMBER: _ClassVar[int]
+    SERVED_IDS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     source: ReadSource
     status: ReadStatus
@@ -320,7 +331,8 @@ class ReadReport(_message.Message):
     staleness: _duration_pb2.Duration
     encode: _duration_pb2.Duration
     checked_wrong: bool
-    def __init__(self, session_id: _Optional[str] = ..., source: _Optional[_Union[ReadSource, str]] = ..., status: _Optional[_Union[ReadStatus, str]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decision: _Optional[str] = ..., items: _Optional[int] = ..., used_predictors: _Optional[_Iterable[str]] = ..., staleness: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., encode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., checked_wrong: bool = ...) -> None: ...
+    served_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session_id: _Optional[str] = ..., source: _Optional[_Union[ReadSource, str]] = ..., status: _Optional[_Union[ReadStatus, str]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decision: _Optional[str] = ..., items: _Optional[int] = ..., used_predictors: _Optional[_Iterable[str]] = ..., staleness: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., encode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., checked_wrong: bool = ..., served_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PushReport(_message.Message):
     __slots__ = ("session_id", "push_id", "lead", "items")

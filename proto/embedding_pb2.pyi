@@ -159,7 +159,7 @@ class ClientEncoderChunk(_message.Message):
     def __init__(self, manifest: _Optional[_Union[ClientEncoderManifest, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ClientEncoderManifest(_message.Message):
-    __slots__ = ("model_fingerprint", "encoder_fingerprint", "format", "files", "dimension", "max_tokens", "query_prompt", "agreement")
+    __slots__ = ("model_fingerprint", "encoder_fingerprint", "format", "files", "dimension", "max_tokens", "query_prompt", "agreement", "scripts", "top_ten_overlap", "distance_error", "score_error")
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENCODER_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +168,10 @@ class ClientEncoderManifest(_message.Message):
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     QUERY_PROMPT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
+    SCRIPTS_FIELD_NUMBER: _ClassVar[int]
+    TOP_TEN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    DISTANCE_ERROR_FIELD_NUMBER: _ClassVar[int]
+    SCORE_ERROR_FIELD_NUMBER: _ClassVar[int]
     model_fingerprint: str
     encoder_fingerprint: str
     format: ClientEncoderFormat
@@ -176,7 +180,11 @@ class ClientEncoderManifest(_message.Message):
     max_tokens: int
     query_prompt: str
     agreement: float
-    def __init__(self, model_fingerprint: _Optional[str] = ..., encoder_fingerprint: _Optional[str] = ..., format: _Optional[_Union[ClientEncoderFormat, str]] = ..., files: _Optional[_Iterable[_Union[ClientEncoderFile, _Mapping]]] = ..., dimension: _Optional[int] = ..., max_tokens: _Optional[int] = ..., query_prompt: _Optional[str] = ..., agreement: _Optional[float] = ...) -> None: ...
+    scripts: _containers.RepeatedScalarFieldContainer[str]
+    top_ten_overlap: float
+    distance_error: float
+    score_error: float
+    def __init__(self, model_fingerprint: _Optional[str] = ..., encoder_fingerprint: _Optional[str] = ..., format: _Optional[_Union[ClientEncoderFormat, str]] = ..., files: _Optional[_Iterable[_Union[ClientEncoderFile, _Mapping]]] = ..., dimension: _Optional[int] = ..., max_tokens: _Optional[int] = ..., query_prompt: _Optional[str] = ..., agreement: _Optional[float] = ..., scripts: _Optional[_Iterable[str]] = ..., top_ten_overlap: _Optional[float] = ..., distance_error: _Optional[float] = ..., score_error: _Optional[float] = ...) -> None: ...
 
 class ClientEncoderFile(_message.Message):
     __slots__ = ("name", "size_bytes", "sha256")

@@ -12,14 +12,16 @@ share s and the half h are those of each query's own fusion.
              largest s_r * (S + P) / (S + P + h_r) - s_q * S / (S + h_q) over what S can be
 
 so   total(r, x) <= floor + w_relevance * (dense gain + keyword gain).
-If the k-th best held memory reaches that bound, the top k held are the server's top k: not by guess.
+If the k-th best held memory reaches that bound, the top k held are the server's top k: not by guess. Only
+terms count that a memory outside the cache may have.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +31,8 @@ from precall.scoring.fusion import KEYWORD_SHARE, Fusion
 from precall.scoring.keyword import Statistics
 from precall.scoring.ranking import RankingWeights
 
-NEAR_COSINE: Final = 0.75
-"""Below this cosine to every pushed query the cache is no better than chance: do not even race."""
+if TYPE_CHECKING:  # it needs what is made of this
+    from precall.scoring.approximation import Approximation
 
 
 class Decision(Enum):
@@ -42,69 +44,71 @@ class Decision(Enum):
     MISS = "miss"  # ask the server
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Coverage:
     """One pushed query. ``vector``: float32 unit vector, shape ``(dimension,)``.
 
     ``floor``: no memory that is not held has a total above it for this query; 0 when none was left out.
-    ``keyword_share``: of the fusion by which the floor is a total.
+    ``keyword_share``: of the fusion by which the floor is a total. ``negated``: the query denies something.
     """
 
     vector: NDArray[np.float32]
     terms: frozenset[str]
     floor: float
     keyword_share: float = KEYWORD_SHARE
+    negated: bool = False
 
-    @property
+    @cached_property
     def fusion(self) -> Fusion:
         return Fusion.of(self.terms, self.keyword_share)
 
 
-def judge(
-    read_vector: NDArray[np.float32],
-    read_terms: Iterable[str],
-    held_totals: Sequence[float],
-    coverages: Sequence[Coverage],
-    statistics: Statistics,
-    weights: RankingWeights,
-    *,
-    limit: int,
-) -> Decision:
-    """Decide for a cache that is not complete.
+@dataclass(frozen=True)
+class CoveredRead:
+    """A read of a cache that is not complete.
 
-    ``held_totals``: the totals of the best held memories for this read, best first, at most ``limit``.
-    ``statistics`` counts the whole rungs, but knows the frequency of held terms only. ``weights`` are those
-    of the read, its fusion among them.
+    ``vector``: float32 unit vector. ``terms``: each once. ``elsewhere``: those of them that a memory which is
+    not held may have. ``statistics`` counts the whole rungs, but knows the frequency of some terms only.
+    ``weights`` are those of the read, its fusion among them. ``negated``: it denies something.
+    ``approximation``: of the vector, where a light encoder made it; bounds then are as likely as that says.
     """
-    if not coverages:
-        return Decision.MISS
-    if any(coverage.floor <= 0.0 for coverage in coverages):
-        return Decision.SURE  # nothing at all was left out
-    distances = np.linalg.norm(np.stack([c.vector for c in coverages]) - read_vector, axis=1)
-    if len(held_totals) >= limit:
-        most = _most_by_term(read_terms, statistics)
-        bound = min(
-            coverage.floor + weights.relevance * _relevance_gain(distance, most, coverage, weights.fusion)
-            for coverage, distance in zip(coverages, distances.tolist(), strict=True)
-        )
-        if held_totals[limit - 1] >= bound:
-            return Decision.SURE
-    nearest_cosine = 1.0 - float(distances.min()) ** 2 / 2
-    return Decision.BORDERLINE if held_totals and nearest_cosine >= NEAR_COSINE else Decision.MISS
+
+    vector: NDArray[np.float32]
+    terms: tuple[str, ...]
+    elsewhere: Collection[str]
+    statistics: Statistics
+    weights: RankingWeights
+    negated: bool = False
+    approximation: "Approximation | None" = None
+
+    @property
+    def doubt(self) -> float:
+        """By so much a held total may be too high beside others."""
+        return self.approximation.doubt(self.weights) if self.approximation else 0.0
+
+    @cached_property
+    def rarity(self) -> Mapping[str, float]:
+        """Term -> idf; a term of unknown frequency may stand in a single document."""
+        documents, frequencies = max(self.statistics.documents, 1), self.statistics.frequencies
+        return {
+            term: keyword.inverse_document_frequency(documents, frequencies.get(term) or 1)
+            for term in self.terms
+        }
+
+    @cached_property
+    def _most(self) -> Mapping[str, float]:
+        """Term -> the BM25 score that no memory outside the cache exceeds by it."""
+        return {term: idf * (keyword.K1 + 1) for term, idf in self.rarity.items() if term in self.elsewhere}
+
+    def bound(self, coverage: Coverage, distance: float) -> float:
+        """The total that no memory outside the cache exceeds, by a coverage at this distance ``|r - q|``."""
+        if self.approximation is not None:
+            distance += self.approximation.distance
+        gain = _relevance_gain(distance, self._most, coverage, self.weights.fusion)
+        return coverage.floor + self.weights.relevance * gain
 
 
-def _most_by_term(terms: Iterable[str], statistics: Statistics) -> dict[str, float]:
-    """Term -> the BM25 score that no document can exceed by it."""
-    frequencies = statistics.frequencies
-    # A term that is not held may stand in a single document.
-    documents = max(statistics.documents, 1)
-    return {
-        term: keyword.inverse_document_frequency(documents, frequencies.get(term) or 1) * (keyword.K1 + 1)
-        for term in dict.fromkeys(terms)
-    }
-
-
-def _relevance_gain(distance: float, most: dict[str, float], coverage: Coverage, read: Fusion) -> float:
+def _relevance_gain(distance: float, most: Mapping[str, float], coverage: Coverage, read: Fusion) -> float:
     """The most by which a memory can be more relevant to the read than it is to the covered query."""
     asked = coverage.fusion
     dense = (1 - read.share) * distance + max(asked.share - read.share, 0.0)

@@ -28,6 +28,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.scoring.vocabulary import Vocabulary
+
 K1: Final = 0.9
 B: Final = 0.25
 REFERENCE_LENGTH: Final = 16.0
@@ -130,6 +132,7 @@ class KeywordIndex:
         # As the postings have them, once more by document: to find one in the postings takes a search a term.
         # Float32 as bytes, which unlike an array the collector has not to walk over.
         self._impacts: list[bytes] = []
+        self._vocabulary: Vocabulary | None = None
 
     @property
     def documents(self) -> int:
@@ -141,9 +144,7 @@ class KeywordIndex:
         self._impacts.append(array("f", impacts.values()).tobytes())
         words = []
         for term, impact in impacts.items():
-            posting = self._postings.get(term)
-            if posting is None:
-                posting = self._postings[term] = _Posting(term)
+            posting = self._postings.get(term) or self._new_posting(term)
             posting.slots.append(slot)
             posting.impacts.append(impact)
             words.append(posting.term)  # and not the caller's: one object a word, not one an occurrence
@@ -174,6 +175,12 @@ class KeywordIndex:
         self._terms.extend(map(shared.__getitem__, spans))
         self._impacts.extend([impacts[span].tobytes() for span in spans])
 
+    def _new_posting(self, term: str) -> _Posting:
+        posting = self._postings[term] = _Posting(term)
+        if self._vocabulary is not None:
+            self._vocabulary.update((term,))
+        return posting
+
     def _extend_postings(
         self,
         terms: Iterable[str],
@@ -187,9 +194,7 @@ class KeywordIndex:
         slot_bytes, impact_bytes, begin = slots.tobytes(), impacts.tobytes(), 0
         words = []
         for term, count in zip(terms, counts.tolist(), strict=True):
-            posting = self._postings.get(term)
-            if posting is None:
-                posting = self._postings[term] = _Posting(term)
+            posting = self._postings.get(term) or self._new_posting(term)
             end = begin + 4 * count
             posting.slots.frombytes(slot_bytes[begin:end])
             posting.impacts.frombytes(impact_bytes[begin:end])
@@ -220,6 +225,7 @@ class KeywordIndex:
         posting.impacts.pop()
         if not posting.slots:
             del self._postings[term]
+            self._vocabulary = None  # it cannot forget a term
 
     def terms(self, slot: int) -> tuple[str, ...]:
         """The terms that a document was added with."""
@@ -235,6 +241,12 @@ class KeywordIndex:
             return Statistics(self.documents, {t: len(p.slots) for t, p in self._postings.items()})
         found = {term: self._postings.get(term) for term in dict.fromkeys(terms)}
         return Statistics(self.documents, {t: len(p.slots) for t, p in found.items() if p is not None})
+
+    def vocabulary(self) -> Vocabulary:
+        """The terms that there are now, all of them; later ones are added to it. Not for changing."""
+        if self._vocabulary is None or not self._vocabulary.has_room(len(self._postings)):
+            self._vocabulary = Vocabulary.of(self._postings.keys())
+        return self._vocabulary
 
     def scores(self, term_weights: Mapping[str, float]) -> NDArray[np.float32]:
         """BM25 of every slot, float32, shape ``(documents,)``; ``term_weights`` maps term -> idf."""
@@ -274,3 +286,4 @@ class KeywordIndex:
         )
         assert held == expected, "postings and documents disagree"
         assert all(len(p.slots) == len(p.impacts) > 0 for p in self._postings.values())
+        assert self._vocabulary is None or all(term in self._vocabulary for term in self._postings)

@@ -31,6 +31,7 @@ from precall.server.health import SERVICES, Readiness, WorkingModel
 from precall.server.http import HttpServer
 from precall.server.interceptor import Gate
 from precall.server.keys import KeyStore
+from precall.server.light_encoders import LightEncoders
 from precall.server.metrics import ServerMetrics
 from precall.server.model import ServedModel, load_model
 from precall.server.services.admin import AdminService
@@ -129,7 +130,10 @@ class PrecallServer:
         self._metrics.memory_budget.set(engine.residency.budget_bytes)
 
         reranking = None if model.reranker is None else RerankQueue(model.reranker)
-        server = self._grpc_server(engine, keys, model, reranking)
+        light = LightEncoders(engine.models, model.light_settings, settings.data_dir, self._metrics)
+        self._undo.push_async_callback(light.close)
+        embedding = EmbeddingService(engine, model, reranking, light, max_batch=settings.max_batch)
+        server = self._grpc_server(engine, keys, embedding, reranking)
         port = _bind(server, settings)
         self._undo.push_async_callback(self._readiness.stop)
         models: list[WorkingModel] = [served.batcher for served in engine.models]
@@ -170,7 +174,7 @@ class PrecallServer:
         return keys
 
     def _grpc_server(
-        self, engine: Engine, keys: KeyStore, model: ServedModel, reranking: RerankQueue | None
+        self, engine: Engine, keys: KeyStore, embedding: EmbeddingService, reranking: RerankQueue | None
     ) -> grpc.aio.Server:
         settings = self._settings
         gate = Gate(keys, self._metrics, max_concurrent=settings.max_concurrent_rpcs)
@@ -189,7 +193,6 @@ class PrecallServer:
             ],
         )
         max_batch = settings.max_batch
-        embedding = EmbeddingService(engine, model, reranking, max_batch=max_batch)
         add_EmbeddingServiceServicer_to_server(embedding, server)
         add_MemoryServiceServicer_to_server(MemoryService(engine, max_batch=max_batch), server)
         accurate = None

@@ -1,12 +1,14 @@
 """Every metric of the server, in one place. No label holds a tenant, a user, or what a caller can make up."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Final
 
 import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from precall.engine.batching.work import Batch, WorkClass
+from precall.engine.encoding.light_encoder import LightEncoder
 from precall.engine.retrieval.canary import RecallCheck
 from precall.server.call import Stage
 
@@ -65,13 +67,18 @@ class ServerMetrics:
             "precall_pushed_items_total", "Items pushed into caches, by predictor.", ["predictor"],
             registry=registry,
         )  # fmt: skip
+        self._left = Counter(
+            "precall_left_items_total",
+            "Pushed items that left a cache for want of room or with their session: used before, or unused.",
+            ["predictor", "fate"], registry=registry,
+        )  # fmt: skip
         self._prediction = Histogram(
-            "precall_prediction_seconds", "From an observation's arrival to its pushes queued.",
+            "precall_prediction_seconds", "From an occasion to a predictor's pushes queued.", ["predictor"],
             buckets=BUCKETS, registry=registry,
         )  # fmt: skip
         self._failed_predictions = Counter(
-            "precall_failed_predictions_total", "Guesses that could not be made, by reason.", ["reason"],
-            registry=registry,
+            "precall_failed_predictions_total", "Guesses that could not be made, by predictor and reason.",
+            ["predictor", "reason"], registry=registry,
         )  # fmt: skip
         self._invalidated = Counter(
             "precall_invalidated_items_total", "Items that caches were told to drop.", registry=registry
@@ -115,6 +122,13 @@ class ServerMetrics:
             ["outcome"], registry=registry,
         )  # fmt: skip
 
+        # What clients embed with
+        self._light_encoder = Gauge(
+            "precall_light_encoder_agreement",
+            "Of the encoder made for clients of a large model, on texts that it was not fitted on.",
+            ["model", "measure"], registry=registry,
+        )  # fmt: skip
+
         # The process
         self.open_tenants = Gauge("precall_open_tenants", "Tenants whose file is open.", registry=registry)
 
@@ -148,6 +162,10 @@ class ServerMetrics:
     def observe_stages(self, stages: Iterable[Stage]) -> None:
         for stage in stages:
             self._stage.labels(stage.name).observe(stage.seconds)
+
+    def light_encoder(self, encoder: LightEncoder) -> None:
+        for measure, value in asdict(encoder.agreement).items():
+            self._light_encoder.labels(encoder.model_fingerprint, measure).set(value)
 
     # BatchObserver, from any thread
 
@@ -192,11 +210,14 @@ class ServerMetrics:
     def pushed(self, predictor: str, items: int) -> None:
         self._pushed.labels(predictor).inc(items)
 
-    def predicted(self, seconds: float) -> None:
-        self._prediction.observe(seconds)
+    def dropped(self, predictor: str, items: int, *, used: bool) -> None:
+        self._left.labels(predictor, "used" if used else "unused").inc(items)
 
-    def prediction_failed(self, reason: str) -> None:
-        self._failed_predictions.labels(reason).inc()
+    def predicted(self, predictor: str, seconds: float) -> None:
+        self._prediction.labels(predictor).observe(seconds)
+
+    def prediction_failed(self, predictor: str, reason: str) -> None:
+        self._failed_predictions.labels(predictor, reason).inc()
 
     def invalidated(self, items: int) -> None:
         self._invalidated.inc(items)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from precall.engine.batching.settings import BatchingSettings
@@ -10,6 +11,8 @@ from precall.engine.encoding.card import ModelCard
 from precall.engine.encoding.choice import ModelChoice, ModelFamily, Runtime, has_gpu
 from precall.engine.encoding.encoder import Encoder
 from precall.engine.encoding.exported import ExportedEncoder
+from precall.engine.encoding.light_encoder import find_small_model
+from precall.engine.encoding.light_settings import LightSettings
 from precall.engine.encoding.reranker import Reranker
 from precall.engine.errors import ConfigurationError, FingerprintMismatch
 from precall.server.settings import ServerSettings
@@ -45,7 +48,8 @@ class ServedModel:
 
     ``agreement``: mean cosine between the exported encoder's vectors and the server's; 1.0: the same graph.
     ``batching``: how the encoder wants its work cut. ``next``: a second encoder, for tenants on their way to
-    it or from it; it brings no reranker, and no third one.
+    it or from it; it brings no reranker, and no third one. ``light``: where nothing is exported, how a
+    light encoder is made for clients; None: they get none.
     """
 
     encoder: Encoder
@@ -55,6 +59,7 @@ class ServedModel:
     reranker: Reranker | None = None
     batching: BatchingSettings = field(default_factory=BatchingSettings)
     next: "ServedModel | None" = None
+    light: LightSettings | None = None
 
     @property
     def card(self) -> ModelCard:
@@ -64,6 +69,11 @@ class ServedModel:
     def encoders(self) -> Sequence["ServedModel"]:
         """The one that new tenants get first, then the next one if there is one."""
         return (self,) if self.next is None else (self, self.next)
+
+    @property
+    def light_settings(self) -> Mapping[str, LightSettings]:
+        """By the fingerprint of each encoder that a light one is to be made for."""
+        return {each.card.fingerprint: each.light for each in self.encoders if each.light is not None}
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -100,10 +110,10 @@ def load_model(settings: ServerSettings) -> ServedModel:
     from precall.engine.encoding.loading import load_encoder, load_reranker
 
     with ExitStack() as undoing:
-        served = _served(load_encoder(_encoder_choice(settings)))
+        served = _served(load_encoder(_encoder_choice(settings)), settings)
         undoing.callback(served.close)
         if settings.next_model:
-            following = _served(load_encoder(_next_encoder_choice(settings)))
+            following = _served(load_encoder(_next_encoder_choice(settings)), settings)
             undoing.callback(following.close)
             _require_another(following.card, served.card)
             served = replace(served, next=following)
@@ -113,12 +123,14 @@ def load_model(settings: ServerSettings) -> ServedModel:
     return served
 
 
-def _served(loaded: "LoadedEncoder[Encoder]") -> ServedModel:
+def _served(loaded: "LoadedEncoder[Encoder]", settings: ServerSettings) -> ServedModel:
+    is_light_wanted = loaded.exported is None and settings.light_encoder
     return ServedModel(
         loaded.encoder,
         RUNTIME_NAMES[loaded.runtime],
         loaded.exported,
         batching=_batching(loaded.runtime),
+        light=LightSettings(partial(find_small_model, settings.cache_dir)) if is_light_wanted else None,
     )
 
 

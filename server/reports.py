@@ -5,7 +5,7 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 
-from precall.engine.anticipation.recent_turns import RecentTurns
+from precall.engine.anticipation.predictor_set import NAMES
 from precall.engine.anticipation.session import WHOLE_RUNG, WRITTEN
 from precall.proto import anticipation_pb2
 from precall.server.mapping.values import seconds_of
@@ -13,7 +13,7 @@ from precall.server.metrics import ServerMetrics
 
 OTHER: Final = "other"
 DECISIONS: Final = frozenset({"complete", "sure", "borderline", "miss", "stale", "behind", "unencoded"})
-PREDICTORS: Final = frozenset({WHOLE_RUNG, WRITTEN, RecentTurns.name})
+PREDICTORS: Final = NAMES | {WHOLE_RUNG, WRITTEN}
 
 _SOURCES: Final = {
     anticipation_pb2.READ_SOURCE_CACHE: "cache",

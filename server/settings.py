@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from precall.engine.anticipation.chat_endpoint import ChatEndpointSettings
+from precall.engine.anticipation.foreseen import ForeseenSettings
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.encoding.choice import DEFAULT_MODEL
 from precall.engine.engine import EngineSettings
@@ -71,6 +73,10 @@ class ServerSettings(BaseModel):
     )
     threads: int | None = Field(None, ge=1, le=256, description="Threads of a forward pass; unset: by CPUs.")
     cache_dir: Path | None = Field(None, description="Folder of exported models; unset: the user's cache.")
+    light_encoder: bool = Field(
+        True,
+        description="Make an encoder for clients of a large model when the first one asks for it.",
+    )
     heartbeat_seconds: float = Field(1.0, gt=0, le=60, description="Time between two heartbeats of a stream.")
     lease_seconds: float = Field(
         10.0,
@@ -81,6 +87,15 @@ class ServerSettings(BaseModel):
     complete_below: int = Field(
         2_000, ge=0, le=4_096, description="A rung with at most so many memories is pushed whole."
     )
+    foresight_url: str = Field(
+        "",
+        max_length=2_000,
+        description="Base URL of an OpenAI-compatible endpoint, asked what will be asked; empty: none.",
+    )
+    foresight_model: str = Field("", max_length=500, description="The endpoint's model.")
+    foresight_key: SecretStr | None = Field(None, description="The endpoint's key; unset: none.")
+    foresight_seconds: float = Field(2.0, gt=0, le=60, description="Time that the endpoint is given.")
+    foresight_questions: int = Field(4, ge=1, le=16, description="Most questions of an answer of it.")
     memory_budget_mb: int = Field(
         2_048, ge=1, description="MB of memories kept in memory; the others are read when they are wanted."
     )
@@ -131,6 +146,7 @@ class ServerSettings(BaseModel):
         settings = cls(**values)
         _ = settings.engine_settings  # checks what concerns more than one setting
         settings._check_next_model()
+        settings._check_foresight()
         return settings
 
     def _check_next_model(self) -> None:
@@ -140,6 +156,27 @@ class ServerSettings(BaseModel):
                 raise ConfigurationError(
                     f"setting {name} is of a second model: set next_model as well, or unset it"
                 )
+
+    def _check_foresight(self) -> None:
+        """Raises ConfigurationError for a setting of a language model where there is none, or half of one."""
+        for name in ("foresight_model", "foresight_key"):
+            if getattr(self, name) and not self.foresight_url:
+                raise ConfigurationError(
+                    f"setting {name} is of a language model: set foresight_url as well, or unset it"
+                )
+
+    @property
+    def _language_model(self) -> ChatEndpointSettings | None:
+        """Raises ConfigurationError."""
+        if not self.foresight_url:
+            return None
+        key = self.foresight_key.get_secret_value() if self.foresight_key is not None else ""
+        try:
+            return ChatEndpointSettings(
+                self.foresight_url, self.foresight_model, key, timeout_seconds=self.foresight_seconds
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(f"foresight_url, foresight_model: {error.message}") from error
 
     @property
     def engine_settings(self) -> EngineSettings:
@@ -153,6 +190,8 @@ class ServerSettings(BaseModel):
                 heartbeat_seconds=self.heartbeat_seconds,
                 lease_seconds=self.lease_seconds,
                 complete_below=self.complete_below,
+                foreseen=ForeseenSettings(questions=self.foresight_questions),
+                language_model=self._language_model,
             ),
         )
 

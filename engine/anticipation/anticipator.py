@@ -4,30 +4,28 @@ Only the event loop may call in. Every method that changes what a session holds 
 before it awaits anything, so a stream's order is the order of truth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from precall.engine.anticipation.confirmation import Confirmation
 from precall.engine.anticipation.conversation import Conversation, Turn
 from precall.engine.anticipation.conversation_model import ConversationModel
-from precall.engine.anticipation.events import (
-    Draining,
-    Heartbeat,
-    Invalidation,
-    Push,
-    SessionEnded,
-)
+from precall.engine.anticipation.cue import Cue
+from precall.engine.anticipation.events import Draining, Heartbeat, Invalidation, Push, SessionEnded
 from precall.engine.anticipation.held import HeldSet
+from precall.engine.anticipation.invalidations import invalidate
 from precall.engine.anticipation.observer import AnticipationObserver
 from precall.engine.anticipation.prediction import Prediction
-from precall.engine.anticipation.predictor import Predictor
+from precall.engine.anticipation.predictor import Learner, Predictor
+from precall.engine.anticipation.rung_reading import RungReadings
 from precall.engine.anticipation.session import Session
+from precall.engine.anticipation.sessions import Sessions
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.anticipation.stream import NEVER, Stream
 from precall.engine.anticipation.streams import Streams
 from precall.engine.change import Change, ChangeCause
 from precall.engine.clock import Clock
 from precall.engine.encoding.card import ModelCard
-from precall.engine.errors import AlreadyExists, Overloaded, SessionNotFound, StreamNotFound
+from precall.engine.errors import Overloaded, StreamNotFound
 from precall.engine.index.partition import Partition
 from precall.engine.memory.ladder import Ladder, Rung
 
@@ -43,16 +41,23 @@ class Anticipator:
         predictors: Sequence[Predictor],
         clock: Clock,
         observer: AnticipationObserver,
+        learners: Sequence[Learner] = (),
     ) -> None:
+        """``learners``: those of the predictors that remember beyond a conversation."""
         self.settings = settings
         self._clock = clock
         self._observer = observer
         self._streams = Streams(settings, clock)
-        self._sessions: dict[str, Session] = {}
-        self._departed: list[Session] = []  # connection gone, lease perhaps not
+        self._sessions = Sessions()
         self._published: dict[str, int] = {}  # tenant -> version up to which changes were queued
         self._prediction = Prediction(
-            predictors, clock, observer, self.is_live, self.send, part_items=settings.push_part_items
+            predictors,
+            clock,
+            observer,
+            self.is_live,
+            self.send,
+            part_items=settings.push_part_items,
+            learners=learners,
         )
 
     # Streams
@@ -62,16 +67,16 @@ class Anticipator:
         return self._streams.open(tenant_id, stream_id, card)
 
     def heartbeat(self, tenant_id: str) -> Heartbeat:
+        self._sessions.forget_past()
         return Heartbeat(self._published.get(tenant_id, 0), self._clock.wall())
 
     def close_stream(self, stream: Stream, reason: str) -> None:
         """The connection is gone. What its sessions hold is remembered until their lease has run out."""
         stream.end(reason)
         self._streams.remove(stream)
-        for session in [s for s in self._sessions.values() if s.stream is stream]:
-            del self._sessions[session.id]
-            self._departed.append(session)
-        self._forget_expired()
+        for session in self._sessions.of_stream(stream):
+            self._sessions.depart(session)
+            self._prediction.ended(session)
 
     def end_streams(self, tenant_id: str, reason: str) -> None:
         """Let every client of a tenant come back on a new stream. What they hold they may serve meanwhile,
@@ -93,10 +98,13 @@ class Anticipator:
     @property
     def longest_lease(self) -> float:
         """Seconds until no client of this process may serve anything from its cache."""
-        sessions = [*self._sessions.values(), *self._departed]
-        return max((session.stream.lease.remaining for session in sessions), default=0.0)
+        return self._sessions.longest_lease
 
     # Sessions
+
+    def readings(self, named: Mapping[str, int] | None) -> RungReadings:
+        """To be prepared for `open_session`."""
+        return RungReadings(complete_below=self.settings.complete_below, named=named)
 
     def open_session(
         self,
@@ -112,9 +120,15 @@ class Anticipator:
         version: int,
         max_items: int = 0,
         max_bytes: int = 0,
+        attempt: int = 0,
+        named: Mapping[str, int] | None = None,
+        readings: RungReadings | None = None,
     ) -> Session:
         """Start to push for a session; ``partitions`` are its lineage's at ``version`` or later, with vectors
-        of ``model``.
+        of ``model``. ``attempt``: one that comes after a later one of the same stream is without effect: what
+        it names was true before. ``named``: id -> stamp of what the client holds of an earlier connection and
+        goes on with; None: it begins with nothing. ``readings``: what was read of the partitions for the same
+        ``named``, so that it need not be read here.
 
         Raises StreamNotFound for a stream that has ended or was opened while another model served,
         Overloaded, and AlreadyExists for an id of another tenant's.
@@ -123,11 +137,14 @@ class Anticipator:
         stream = self._streams.require(tenant_id, stream_id)
         if not stream.open or stream.card.fingerprint != model.card.fingerprint:
             raise StreamNotFound("this stream has ended: call Watch with a new stream_id, then open it there")
-        if sum(1 for s in self._sessions.values() if s.stream is stream) >= settings.sessions_per_stream:
+        if self._sessions.count_on(stream, beside=session_id) >= settings.sessions_per_stream:
             raise Overloaded(
                 f"a stream carries at most {settings.sessions_per_stream} sessions: open another client",
                 retry_after_seconds=settings.heartbeat_seconds,
             )
+        later = self._sessions.get(tenant_id, session_id)
+        if later is not None and later.stream is stream and later.attempt > attempt:
+            return later
         session = Session(
             id=session_id,
             tenant_id=tenant_id,
@@ -143,38 +160,54 @@ class Anticipator:
                 coverages_kept=settings.coverages_kept,
             ),
             conversation=Conversation(settings.turns_kept),
+            parts_waiting=settings.push_parts_waiting,
+            attempt=attempt,
         )
-        inherited = self._take_over(session)
-        self._sessions[session_id] = session
+        inherited = self._sessions.add(session)
         self._published.setdefault(tenant_id, version)
         session.announced_version = self._published[tenant_id]
-        reset = self.send(
+        first = self.send(
             session,
-            session.open_push(complete_below=settings.complete_below, part_items=settings.push_part_items),
+            session.open_push(
+                readings=(readings or self.readings(named)).settled(partitions),
+                part_items=settings.push_part_items,
+                named=named,
+                inherited=inherited,
+            ),
         )
-        session.linger(inherited, until=reset)
+        session.linger({*inherited, *(named or ())}, until=first)
+        self._prediction.opened(session)
+        if session.conversation.latest is not None:  # said on an earlier connection
+            self._prediction.observed(session, Cue.SAID)
         return session
 
     def observe(self, tenant_id: str, session_id: str, sequence: int, turn: Turn, *, partial: bool) -> bool:
         """Take an observation; False when it was taken before. Prediction follows on its own."""
-        session = self._session(tenant_id, session_id)
+        session = self._sessions.require(tenant_id, session_id)
         if sequence <= session.sequence:
             return False
         session.sequence, session.observed_at = sequence, self._clock.wall()
-        said_more = session.conversation.observe(turn, partial=partial)
-        if said_more and not session.wholly_complete:
-            self._prediction.request(session)
+        if session.claims.incomplete and not session.behind:
+            self.send(session, session.refill_push(part_items=self.settings.push_part_items))
+        self._prediction.observed(session, session.conversation.observe(turn, partial=partial))
         return True
+
+    def served(self, tenant_id: str, session_id: str, memory_ids: Collection[str]) -> None:
+        """A client's reads were answered with these from its cache. A session that is gone is passed over."""
+        session = self._sessions.get(tenant_id, session_id)
+        if session is not None:
+            session.held.use(memory_ids)
 
     def is_live(self, session: Session) -> bool:
         """Whether pushes still reach the session."""
-        return session.stream.open and self._sessions.get(session.id) is session
+        return session.stream.open and self._sessions.is_live(session)
 
     def close_session(self, tenant_id: str, session_id: str) -> None:
         """The client dropped the cache. A session that is not known is closed already."""
-        session = self._sessions.get(session_id)
-        if session is not None and session.tenant_id == tenant_id:
-            del self._sessions[session_id]
+        session = self._sessions.get(tenant_id, session_id)
+        if session is not None:
+            self._sessions.remove(session)
+            self._prediction.ended(session)
 
     # Changes
 
@@ -184,32 +217,44 @@ class Anticipator:
         Call it in the order of versions. An invalidation goes out before the push that carries the new
         version, so that a cache which claims the version holds neither too much nor too little.
         """
+        self._prediction.forget(change)
         self._published[change.tenant_id] = change.version
-        confirmation = Confirmation(self._invalidate(change), self._clock, self._observer)
-        for session in self._of_tenant(change.tenant_id):
+        confirmation = Confirmation(
+            invalidate(change, self._sessions, self._observer), self._clock, self._observer
+        )
+        for session in self._sessions.of_tenant(change.tenant_id):
             session.announced_version = change.version
+        rungs = change.rungs
+        for session in self._sessions.concerned(change.tenant_id, rungs):
+            if not any(rung.is_visible_from(session.rung) for rung in rungs):
+                continue
             added = [m for m in change.added if m.memory.rung.is_visible_from(session.rung)]
-            if added or any(r.rung.is_visible_from(session.rung) for r in change.removed):
-                pushes = session.written_push(
-                    added, change.removed_terms, part_items=self.settings.push_part_items
-                )
-                self.send(session, pushes)
+            pushes = session.written_push(
+                added, change.removed_terms, part_items=self.settings.push_part_items
+            )
+            self.send(session, pushes)
         return confirmation
 
     async def drop_tenant(self, tenant_id: str) -> None:
         """End every session of a tenant that is being destroyed; returns when no cache can serve it."""
         waiting: dict[Stream, int] = {}
-        for stream in {s.stream for s in self._holders(tenant_id)}:
-            ids = [s.id for s in self._holders(tenant_id) if s.stream is stream]
+        holders = [*self._sessions.of_tenant(tenant_id), *self._sessions.departed(tenant_id)]
+        for stream in dict.fromkeys(session.stream for session in holders):
+            ids = [session.id for session in holders if session.stream is stream]
             body = Invalidation((), self._published.get(tenant_id, 0), ChangeCause.DELETED, ids)
             waiting[stream] = stream.send(body, confirm=True)
-        for session in list(self._of_tenant(tenant_id)):
-            del self._sessions[session.id]
+        for session in self._sessions.of_tenant(tenant_id):
+            self._sessions.remove(session)
             session.stream.send(SessionEnded(session.id, "the tenant was deleted"))
         await Confirmation(waiting, self._clock, self._observer).wait()
         self._published.pop(tenant_id, None)
         for stream in self._streams.of_tenant(tenant_id):
             self.close_stream(stream, "the tenant was deleted")
+        self._prediction.forget_tenant(tenant_id)
+
+    async def settle(self) -> None:
+        """Return once nothing is being predicted; for tests and measurements."""
+        await self._prediction.settle()
 
     async def drain(self, grace_seconds: float) -> None:
         """Ask every client to leave, stop predicting, and end the streams."""
@@ -220,78 +265,9 @@ class Anticipator:
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the books disagree; for tests."""
-        for session in self._sessions.values():
-            session.held.check_integrity()
-            assert session.stream.tenant_id == session.tenant_id
-            assert all(p.rung.is_visible_from(session.rung) for p in session.partitions)
+        self._sessions.check_integrity()
 
     # Internal
-
-    def _session(self, tenant_id: str, session_id: str) -> Session:
-        session = self._sessions.get(session_id)
-        if session is None or session.tenant_id != tenant_id:
-            raise SessionNotFound("no such session: open it on a live stream")
-        return session
-
-    def _of_tenant(self, tenant_id: str) -> list[Session]:
-        return [s for s in self._sessions.values() if s.tenant_id == tenant_id]
-
-    def _holders(self, tenant_id: str) -> list[Session]:
-        """Sessions whose clients may hold something, connected or not."""
-        self._forget_expired()
-        return [*self._of_tenant(tenant_id), *(s for s in self._departed if s.tenant_id == tenant_id)]
-
-    def _forget_expired(self) -> None:
-        self._departed = [
-            s for s in self._departed if s.stream.lease.remaining > 0 and s.stream.applied < s.ended_sequence
-        ]
-
-    def _take_over(self, session: Session) -> set[str]:
-        """Answer from now on for what an earlier connection of the same session may still hold and serve.
-
-        Returns the ids. A connection that is still there may belong to another process, which the new one
-        cannot speak for: it is told to drop the session, and counts as a holder until it has.
-        """
-        foreign = self._sessions.get(session.id)
-        if foreign is not None and foreign.tenant_id != session.tenant_id:
-            raise AlreadyExists("this session_id is in use: make a new UUID")
-        inherited: set[str] = set()
-        for earlier in [s for s in self._holders(session.tenant_id) if s.id == session.id]:
-            if earlier in self._departed and earlier.stream.open:
-                continue
-            inherited |= earlier.held_ids()
-            session.stream.lease.cover(earlier.stream.lease)
-            if earlier in self._departed:
-                self._departed.remove(earlier)
-            elif earlier.stream is not session.stream:
-                end = SessionEnded(earlier.id, "the session was opened on another stream")
-                earlier.ended_sequence = earlier.stream.send(end)
-                self._departed.append(earlier)
-        return inherited
-
-    def _invalidate(self, change: Change) -> dict[Stream, int]:
-        """Queue invalidations; returns for each stream that must confirm the sequence to wait for.
-
-        What comes again at once goes like what is superseded: its push is what a client waits for. Until it
-        has gone it counts as held, for it may be deleted next.
-        """
-        waiting: dict[Stream, int] = {}
-        again = {indexed.memory.id for indexed in change.added}
-        going: dict[tuple[Stream, ChangeCause], list[tuple[Session, str]]] = {}
-        for session in self._holders(change.tenant_id):
-            for removed in change.removed:
-                if session.may_hold(removed.id):
-                    session.forget(removed.id)
-                    cause = ChangeCause.SUPERSEDED if removed.id in again else change.cause
-                    going.setdefault((session.stream, cause), []).append((session, removed.id))
-        for (stream, cause), held in going.items():
-            ids = sorted({memory_id for _, memory_id in held})
-            sequence = waiting[stream] = stream.send(Invalidation(ids, change.version, cause), confirm=True)
-            for session, memory_id in held:
-                if memory_id in again:
-                    session.linger((memory_id,), until=sequence)
-            self._observer.invalidated(len(ids))
-        return waiting
 
     def send(self, session: Session, pushes: Sequence[Push]) -> int:
         """Queue a difference, unless the session has ended; returns the sequence of its last part."""

@@ -1,11 +1,17 @@
-"""What was said so far in one conversation, as predictors need it."""
+"""What was said so far in one conversation, and built on, as predictors need it."""
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
+from precall.engine.anticipation.cue import NOTHING, Cue
 from precall.scoring.terms import analyze
+
+ANSWERS_KEPT: Final = 3
+USED_IDS_KEPT: Final = 16
+"""Of one answer: an agent that names more has named what it was given, not what it used."""
 
 
 class TurnRole(Enum):
@@ -16,30 +22,43 @@ class TurnRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
+    """``used_ids``: the memories that it was built on, the most important first, as the agent says."""
+
     role: TurnRole
     text: str
+    used_ids: tuple[str, ...] = ()
 
 
 class Conversation:
-    """The last turns, and the one that is still being spoken."""
+    """The last turns, the one that is still being spoken, and the memories that mattered in them.
+
+    ``found_ids``: what the newest utterance found, best first. Ids are an agent's word or of some moments
+    ago: whoever uses one asks the partitions first whether the session may see it, and whether it stands.
+    """
 
     def __init__(self, turns_kept: int) -> None:
         self._turns: deque[Turn] = deque(maxlen=turns_kept)
         self._partial: Turn | None = None
         self._partial_terms: set[str] = set()
+        self._used: deque[tuple[str, ...]] = deque(maxlen=ANSWERS_KEPT)
+        self.found_ids: Sequence[str] = ()
 
-    def observe(self, turn: Turn, *, partial: bool) -> bool:
+    def observe(self, turn: Turn, *, partial: bool) -> Cue:
         """A partial turn replaces the previous partial; a final one ends it.
 
-        Returns whether there is something new to predict from: a partial that added nothing but grammar to
-        the one before retrieves what that one did.
+        Returns what there is to predict from. A partial that added nothing but grammar to the one before
+        retrieves what that one did, and what an answer was built on is known at its end.
         """
         terms = set(analyze(turn.text))
         said_more = not partial or self._partial is None or terms != self._partial_terms
+        cue = Cue.SAID if said_more else NOTHING
         self._partial, self._partial_terms = (turn, terms) if partial else (None, set())
         if not partial:
             self._turns.append(turn)
-        return said_more
+            if used := tuple(dict.fromkeys(turn.used_ids))[:USED_IDS_KEPT]:
+                self._used.appendleft(used)
+                cue |= Cue.USED
+        return cue
 
     @property
     def latest(self) -> Turn | None:
@@ -50,6 +69,11 @@ class Conversation:
     def speaking(self) -> bool:
         """Whether the latest turn is still a partial one."""
         return self._partial is not None
+
+    @property
+    def used(self) -> Sequence[Sequence[str]]:
+        """The ids that each of the last answers was built on, the latest answer first; none is empty."""
+        return tuple(self._used)
 
     def recent(self, count: int) -> Sequence[Turn]:
         """The last ``count`` finished turns, oldest first."""

@@ -1,7 +1,7 @@
 """What a client's stream carries, as plain data; the gRPC edge turns it into messages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class PushedCoverage:
     """No memory that the session may see and does not hold has a total above ``floor`` for this query.
 
     ``vector``: float32 unit vector, shape ``(dimension,)``. ``keyword_share``: of the fusion by which the
-    floor is a total.
+    floor is a total. ``negated``: the query denies something.
     """
 
     id: int
@@ -35,26 +35,36 @@ class PushedCoverage:
     keyword_share: float
     version: int
     predictor: str
+    negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RungClaim:
-    """What a session may believe of one rung. ``statistics``: None for a complete one, the client counts."""
+    """What a session may believe of one rung. ``statistics``: None for a complete one, the client counts.
+
+    ``vocabulary``: of all its terms, as `Vocabulary.data`; empty where the session was told before.
+    """
 
     level: str
     complete: bool
     memories: int
     statistics: Statistics | None
+    vocabulary: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """A part of a difference; the claims of all parts of one ``push_id`` take effect with the ``last``."""
+    """A part of a difference; the claims of all parts of one ``push_id`` take effect with the ``last``.
+
+    ``reset``: the client drops what it holds first. ``resumed``: it goes on from what it named when it opened
+    the session, and claims nothing of before.
+    """
 
     session_id: str
     push_id: int
     version: int
     reset: bool = False
+    resumed: bool = False
     last: bool = True
     items: Sequence[PushedMemory] = ()
     evicted_ids: Sequence[str] = ()
@@ -63,6 +73,27 @@ class Push:
     rungs: Sequence[RungClaim] = ()
     caused_at: float | None = None
     caused_by_sequence: int = 0
+
+    def parts(self, most: int) -> Sequence["Push"]:
+        """Itself in messages of at most so many items: what it takes away goes with the first, what it
+        claims with the last.
+        """
+        chunks = [self.items[start : start + most] for start in range(0, len(self.items), most)] or [()]
+        first, last = 0, len(chunks) - 1
+        return [
+            replace(
+                self,
+                reset=self.reset and place == first,
+                resumed=self.resumed and place == first,
+                last=place == last,
+                items=chunk,
+                evicted_ids=self.evicted_ids if place == first else (),
+                retired_coverage_ids=self.retired_coverage_ids if place == first else (),
+                coverage=self.coverage if place == last else None,
+                rungs=self.rungs if place == last else (),
+            )
+            for place, chunk in enumerate(chunks)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

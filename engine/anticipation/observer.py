@@ -6,11 +6,17 @@ from typing import Protocol
 class AnticipationObserver(Protocol):
     def pushed(self, predictor: str, items: int) -> None: ...
 
-    def predicted(self, seconds: float) -> None:
-        """From the observation's arrival to its pushes queued."""
+    def dropped(self, predictor: str, items: int, *, used: bool) -> None:
+        """So many items that it brought left a cache for want of room, or with their session. ``used``:
+        whether a read or an answer had been built on them.
+        """
         ...
 
-    def prediction_failed(self, reason: str) -> None: ...
+    def predicted(self, predictor: str, seconds: float) -> None:
+        """From the occasion, or the end of the predictor's run before, to its pushes queued."""
+        ...
+
+    def prediction_failed(self, predictor: str, reason: str) -> None: ...
 
     def invalidated(self, items: int) -> None: ...
 
@@ -25,10 +31,13 @@ class SilentObserver:
     def pushed(self, predictor: str, items: int) -> None:
         pass
 
-    def predicted(self, seconds: float) -> None:
+    def dropped(self, predictor: str, items: int, *, used: bool) -> None:
         pass
 
-    def prediction_failed(self, reason: str) -> None:
+    def predicted(self, predictor: str, seconds: float) -> None:
+        pass
+
+    def prediction_failed(self, predictor: str, reason: str) -> None:
         pass
 
     def invalidated(self, items: int) -> None:

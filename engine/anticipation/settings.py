@@ -1,7 +1,10 @@
 """How far anticipation goes: leases, budgets, what counts as small."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from precall.engine.anticipation.chat_endpoint import ChatEndpointSettings
+from precall.engine.anticipation.co_use import CoUseSettings
+from precall.engine.anticipation.foreseen import ForeseenSettings
 from precall.engine.errors import ConfigurationError
 
 
@@ -9,7 +12,14 @@ from precall.engine.errors import ConfigurationError
 class AnticipationSettings:
     """Times in seconds. A session's own limits may be tighter than ``max_items`` and ``max_bytes``.
 
+    ``neighbour_items``, ``call_start_items``: most of what these predictors propose at once, of the latter a
+    rung and a reason. ``language_model``: None: nobody is asked what will be asked.
+
     ``push_part_items``: taking an item costs an agent's event loop some 60 µs, so 40 of them cost 2.4 ms.
+
+    ``push_parts_waiting``: parts of one session's pushes that may wait for a client which reads its stream
+    slowly. While so many wait nothing is predicted for it, and what is written is left out, its rung whole no
+    longer. The first push of a session counts, but is never cut.
 
     ``lease_seconds`` bounds two things at once: how long a cache answers through an outage, and how long a
     strict delete waits for a client that vanished.
@@ -20,11 +30,17 @@ class AnticipationSettings:
     maximum_age_seconds: float = 3_600.0
     complete_below: int = 2_000
     items_per_query: int = 200
+    neighbour_items: int = 64
+    call_start_items: int = 32
+    co_use: CoUseSettings = field(default_factory=CoUseSettings)
+    foreseen: ForeseenSettings = field(default_factory=ForeseenSettings)
+    language_model: ChatEndpointSettings | None = None
     coverages_kept: int = 8
     turns_kept: int = 12
     max_items: int = 4_096
     max_bytes: int = 32 * 1024 * 1024
     push_part_items: int = 40
+    push_parts_waiting: int = 128
     stream_queue_events: int = 65_536
     sessions_per_stream: int = 2_000
 

@@ -1,11 +1,11 @@
 """One client's event stream: order, confirmation, and the lease that makes deletes exact."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
-from precall.engine.anticipation.events import EventBody, Heartbeat, StreamEvent
+from precall.engine.anticipation.events import EventBody, Heartbeat, Push, StreamEvent
 from precall.engine.anticipation.lease import Lease
 from precall.engine.clock import Clock
 from precall.engine.encoding.card import ModelCard
@@ -47,7 +47,9 @@ class Stream:
         self._given_up = 0
         self._queue: deque[StreamEvent] = deque()
         self._unconfirmed: deque[tuple[int, float]] = deque()  # sequence, sent at
+        self._waiting: Counter[str] = Counter()  # session -> parts of pushes in the queue
         self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
         self._progressed = asyncio.Event()
 
     @property
@@ -64,6 +66,16 @@ class Stream:
     def open(self) -> bool:
         return self.ended_because is None
 
+    def waiting(self, session_id: str) -> int:
+        """Parts of a session's pushes that the connection has not taken yet."""
+        return self._waiting[session_id]
+
+    async def room(self, session_id: str, most: int) -> None:
+        """Return once fewer than ``most`` parts of a session's pushes wait, or the stream has ended."""
+        while self.open and self.waiting(session_id) >= most:
+            self._taken.clear()
+            await self._taken.wait()
+
     def send(self, body: EventBody, *, confirm: bool = False) -> int:
         """Queue an event; returns its sequence, NEVER when the stream has ended.
 
@@ -76,6 +88,8 @@ class Stream:
             return NEVER
         self._sequence += 1
         self._queue.append(StreamEvent(self._sequence, body, confirm))
+        if isinstance(body, Push):
+            self._waiting[body.session_id] += 1
         if confirm:
             self._unconfirmed.append((self._sequence, self._clock.monotonic()))
         self._arrived.set()
@@ -90,13 +104,14 @@ class Stream:
                     await self._arrived.wait()
             except TimeoutError:
                 self.send(heartbeat())
-        return self._queue.popleft() if self._queue else None
+        return self._take() if self._queue else None
 
     def end(self, reason: str) -> None:
         """No more events. The client may hold its lease all the same: see ``wait_applied``."""
         if self.open:
             self.ended_because = reason
             self._arrived.set()
+            self._taken.set()
             self._progressed.set()
 
     def acknowledge(self, sequence: int) -> None:
@@ -126,3 +141,12 @@ class Stream:
                     await self._progressed.wait()
             except TimeoutError:
                 continue
+
+    def _take(self) -> StreamEvent:
+        event = self._queue.popleft()
+        if isinstance(event.body, Push):
+            self._waiting[event.body.session_id] -= 1
+            if not self._waiting[event.body.session_id]:
+                del self._waiting[event.body.session_id]
+            self._taken.set()
+        return event

@@ -2,14 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.engine.index.filter import Facet, MemoryFilter, facets_of
+from precall.engine.index.filter import Facet, MemoryFilter, facets_of, key_family
 from precall.engine.index.slot_set import SlotSet
 from precall.engine.memory.block import MemoryBlock
 from precall.engine.memory.memory import Memory
+
+_NO_SLOTS: Final = np.empty(0, np.int64)
 
 
 class FacetIndex:
@@ -25,11 +28,13 @@ class FacetIndex:
     def extend(self, first: int, block: MemoryBlock) -> None:
         """Add the memories of a block at ``first`` and the slots behind it, as `add` would one by one."""
         labels = block.labels
-        for name, column in (
-            ("kind", labels.kinds), ("conversation", labels.conversation_ids), ("key", labels.keys)
-        ):  # fmt: skip
+        for name, column in (("kind", labels.kinds), ("conversation", labels.conversation_ids)):
             for value, slots in _slots_by_value(column, first).items():
                 self._update((name, value), slots)
+        for key, slots in _slots_by_value(labels.keys, first).items():
+            self._update(("key", key), slots)
+            if family := key_family(key):
+                self._update(("family", family), slots)
         if any(labels.pinned):
             self._update(
                 ("pinned", "true"), [first + row for row, is_pinned in enumerate(labels.pinned) if is_pinned]
@@ -54,6 +59,11 @@ class FacetIndex:
                 held = self._slots[facet]
                 held.drop(last)
                 held.add(slot)
+
+    def having(self, facet: Facet) -> NDArray[np.int64]:
+        """The slots that have it, in no order. Not to be changed."""
+        held = self._slots.get(facet)
+        return _NO_SLOTS if held is None else held.array()
 
     def mask(self, asked: MemoryFilter, event_seconds: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which rows pass, bool, shape ``(n,)``, given the event time of each in Unix seconds."""

@@ -45,7 +45,9 @@ class MemoryFilter:
 
 
 def facets_of(memory: Memory) -> Iterator[Facet]:
-    """Everything that a filter can ask of a memory, save its event time."""
+    """Everything that a filter can ask of a memory, save its event time; and its key's family, which
+    predictors ask for.
+    """
     yield ("kind", memory.kind.value)
     if memory.pinned:
         yield ("pinned", "true")
@@ -53,5 +55,13 @@ def facets_of(memory: Memory) -> Iterator[Facet]:
         yield ("conversation", memory.source.conversation_id)
     if memory.key:
         yield ("key", memory.key)
+    if family := key_family(memory.key):
+        yield ("family", family)
     for name, value in memory.metadata.items():
         yield ("metadata", name, value)
+
+
+def key_family(key: str) -> str:
+    """What keys of one subject have in common: all up to the last of `.`, `:` and `/`, or nothing."""
+    end = max(key.rfind("."), key.rfind(":"), key.rfind("/"))
+    return key[: end + 1] if end > 0 else ""

@@ -1,10 +1,10 @@
 """The current memories of one rung, searchable. Isolation is physical: a rung has its own partition."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from precall.engine.memory.memory import IndexedMemory, Memory
 from precall.scoring.keyword import Statistics
 from precall.scoring.memory_set import MemorySet, concatenate
 from precall.scoring.ranking import Candidates
+
+T = TypeVar("T")
 
 _EXACT_CHUNK: Final = 2_048
 _FEW: Final = 300
@@ -75,6 +77,18 @@ class Partition:
 
     def __contains__(self, memory_id: str) -> bool:
         return memory_id in self._memories
+
+    @property
+    def changes(self) -> int:
+        """How often its memories have changed; while this stands, all that is read here does."""
+        with self._lock:
+            return self._changes
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Of every memory of the rung."""
+        with self._lock:
+            return list(self._memories)
 
     @property
     def codes(self) -> Codes | None:
@@ -192,6 +206,11 @@ class Partition:
         """Every memory of the rung."""
         return [indexed for i in self._memories if (indexed := self.indexed(i)) is not None]
 
+    def look(self, at: Callable[[MemorySet, FacetIndex], T]) -> T:
+        """What a function makes of the tables while no write changes them. It keeps and changes nothing."""
+        with self._lock:
+            return at(self._set, self._facets)
+
     def terms(self, memory_ids: Iterable[str]) -> set[str]:
         """The keyword terms of those of these memories that are here."""
         with self._lock:
@@ -201,6 +220,10 @@ class Partition:
     def statistics(self, terms: Iterable[str] | None = None) -> Statistics:
         with self._lock:
             return self._set.statistics(terms)
+
+    def vocabulary(self) -> bytes:
+        with self._lock:
+            return self._set.keywords.vocabulary().data
 
     def count(self, asked: MemoryFilter | None) -> int:
         """Memories that pass a filter."""
@@ -277,9 +300,7 @@ class Partition:
             scores[touched] = 0
 
     def _scratch(self) -> NDArray[np.float32]:
-        """A column of zeros, which has to be one again afterwards: making it anew costs more than a
-        search.
-        """
+        """A column of zeros, to be one again afterwards: making it anew costs more than a search."""
         if len(self._keyword_scores) < len(self._set):
             self._keyword_scores = np.zeros(2 * len(self._set), np.float32)
         return self._keyword_scores
@@ -292,8 +313,3 @@ class Partition:
             self._facets.check_integrity([self._memories[memory_id] for memory_id in self._set.ids])
             assert not self._keyword_scores.any()
             self._keeper.check_integrity()
-
-
-def find_indexed(partitions: Iterable[Partition], memory_id: str) -> IndexedMemory | None:
-    """The memory from whichever of these partitions has it."""
-    return next((found for p in partitions if (found := p.indexed(memory_id)) is not None), None)

@@ -17,6 +17,7 @@ from precall.engine.anticipation.events import (
     StreamEvent,
     StreamOpened,
 )
+from precall.engine.anticipation.stamp import stamp_of
 from precall.engine.change import ChangeCause
 from precall.engine.memory.ladder import Ladder
 from precall.proto import anticipation_pb2, common_pb2
@@ -76,6 +77,7 @@ class EventMapper:
             session_id=push.session_id,
             push_id=push.push_id,
             reset=push.reset,
+            resumed=push.resumed,
             last=push.last,
             items=[self._item(item) for item in push.items],
             evicted_ids=push.evicted_ids,
@@ -102,6 +104,7 @@ class EventMapper:
                 weights=np.fromiter(impacts.values(), codec.FLOAT32, len(impacts)).tobytes(),
             ),
             predictor=item.predictor,
+            stamp=stamp_of(item.indexed),
         )
 
     def _coverage(self, coverage: PushedCoverage) -> anticipation_pb2.Coverage:
@@ -116,6 +119,7 @@ class EventMapper:
             predictor=coverage.predictor,
             coverage_id=coverage.id,
             keyword_share=coverage.keyword_share,
+            negated=coverage.negated,
         )
 
     def _vectors(self, rows: Sequence[np.ndarray[tuple[int], np.dtype[np.float16]]]) -> common_pb2.Vectors:
@@ -135,7 +139,9 @@ def _opened(opened: StreamOpened) -> anticipation_pb2.StreamOpened:
 
 
 def _claim(claim: RungClaim) -> anticipation_pb2.RungClaim:
-    message = anticipation_pb2.RungClaim(rung=claim.level, complete=claim.complete, memories=claim.memories)
+    message = anticipation_pb2.RungClaim(
+        rung=claim.level, complete=claim.complete, memories=claim.memories, vocabulary=claim.vocabulary
+    )
     if claim.statistics is not None:
         message.statistics.CopyFrom(_statistics(claim.statistics))
     return message

@@ -33,6 +33,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 MAX_USED_PREDICTORS: Final = 100_000
 """In all reads of one report: a name for each item that a read gave out."""
 
+MAX_HELD: Final = 65_536
+"""Memories that a client may name as held; how many of them it may keep, its session's budget says."""
+
 _ROLES: Final[dict[int, TurnRole]] = {
     anticipation_pb2.TURN_ROLE_USER: TurnRole.USER,
     anticipation_pb2.TURN_ROLE_ASSISTANT: TurnRole.ASSISTANT,
@@ -84,8 +87,11 @@ class AnticipationService(AnticipationServiceServicer):
         tenant = await self._engine.tenant(principal.tenant)
         rung = rung_of(request.scope, tenant.ladder)
         principal.require_read(rung)
+        named = _named(request, most=self._engine.anticipator.settings.max_items)
         self._book.require_openable(session_id, stream_id, principal.key_id)
 
+        readings = self._engine.anticipator.readings(named)
+        await readings.prepare(await tenant.partitions(rung))
         model = tenant.model()
         partitions = await tenant.partitions(rung, model)
         # From here to the end nothing is awaited: the session starts at the version that its partitions have.
@@ -103,13 +109,16 @@ class AnticipationService(AnticipationServiceServicer):
             version=version,
             max_items=request.max_items,
             max_bytes=request.max_bytes,
+            attempt=request.attempt,
+            named=named,
+            readings=readings,
         )
         self._book.open_session(session_id, stream_id, principal.key_id)  # last: what was refused is not open
         return anticipation_pb2.OpenSessionResponse(
             version=version,
             model_fingerprint=model.fingerprint,
             ladder=tenant.ladder.levels,
-            resumed=False,
+            resumed=named is not None,
         )
 
     async def ObserveTurn(
@@ -119,9 +128,8 @@ class AnticipationService(AnticipationServiceServicer):
         session_id = uuid_text(request.session_id, "session_id")
         if not request.sequence:
             raise InvalidInput("sequence counts a session's observations from 1")
-        if request.used_memory_ids:
-            uuid_list(request.used_memory_ids, "used_memory_ids")
-        turn = Turn(enumerated(request.role, _ROLES, "role"), query_text(request.text, "text"))
+        used = uuid_list(request.used_memory_ids, "used_memory_ids") if request.used_memory_ids else ()
+        turn = Turn(enumerated(request.role, _ROLES, "role"), query_text(request.text, "text"), tuple(used))
         self._book.require_session(session_id, principal.key_id)
         taken = self._engine.anticipator.observe(
             principal.tenant, session_id, request.sequence, turn, partial=request.partial
@@ -158,10 +166,29 @@ class AnticipationService(AnticipationServiceServicer):
         reports = len(request.reads) + len(request.pushes)
         if reports > MAX_IDS:
             raise InvalidInput(f"{reports} reports, at most {MAX_IDS}: send them more often")
-        if sum(len(read.used_predictors) for read in request.reads) > MAX_USED_PREDICTORS:
-            raise InvalidInput(f"over {MAX_USED_PREDICTORS} used_predictors: send reports more often")
+        for name in ("used_predictors", "served_ids"):
+            if sum(len(getattr(read, name)) for read in request.reads) > MAX_USED_PREDICTORS:
+                raise InvalidInput(f"over {MAX_USED_PREDICTORS} {name}: send reports more often")
+        tenant_id = current_call().principal.tenant
         for read in request.reads:
             self._reports.take_read(read)
+            self._engine.anticipator.served(tenant_id, read.session_id, read.served_ids)
         for push in request.pushes:
             self._reports.take_push(push)
         return anticipation_pb2.ReportReadsResponse()
+
+
+def _named(request: anticipation_pb2.OpenSessionRequest, *, most: int) -> dict[str, int] | None:
+    """Id -> stamp of what the client goes on with; None: it begins with nothing, as it does where it holds
+    more than ``most``, which it cannot have from a server of these settings. Raises InvalidInput.
+    """
+    if not request.held_ids and not request.held_stamps:
+        return None
+    if len(request.held_ids) != len(request.held_stamps):
+        raise InvalidInput("held_stamps has one stamp for each of held_ids, in order")
+    if len(request.held_ids) > MAX_HELD:
+        raise InvalidInput(f"held_ids names {len(request.held_ids)} memories, at most {MAX_HELD}")
+    if len(request.held_ids) > most:
+        return None
+    ids = (uuid_text(each, f"held_ids[{position}]") for position, each in enumerate(request.held_ids))
+    return dict(zip(ids, request.held_stamps, strict=True))

@@ -11,13 +11,14 @@ from precall.engine.batching.work import WorkClass
 from precall.engine.encoding.card import Pooling
 from precall.engine.encoding.encoder import TextRole
 from precall.engine.engine import Engine
-from precall.engine.errors import Draining, InvalidInput, NotSupported
+from precall.engine.errors import Draining, InvalidInput, ModelUnavailable, NotSupported
 from precall.engine.retrieval.reranking import RerankQueue
 from precall.proto import common_pb2, embedding_pb2
 from precall.proto.embedding_pb2_grpc import EmbeddingServiceServicer
 from precall.server.auth import Principal
 from precall.server.call import current_call
-from precall.server.encoder_files import encoder_fingerprint, read_in_chunks
+from precall.server.encoder_files import PublishedEncoder
+from precall.server.light_encoders import LightEncoders
 from precall.server.mapping.values import enumerated, stage_timings, token_usage
 from precall.server.mapping.vectors import vector_dtype, vectors_message
 from precall.server.model import ServedModel
@@ -46,10 +47,17 @@ class EmbeddingService(EmbeddingServiceServicer):
     """Embeds, and hands out the model's card and the encoder for clients."""
 
     def __init__(
-        self, engine: Engine, model: ServedModel, reranking: RerankQueue | None, *, max_batch: int
+        self,
+        engine: Engine,
+        model: ServedModel,
+        reranking: RerankQueue | None,
+        light: LightEncoders,
+        *,
+        max_batch: int,
     ) -> None:
         self._engine = engine
         self._model = model
+        self._light = light
         self._max_batch = max_batch
         self._reranking = None if reranking is None else RerankMethod(reranking, max_batch=max_batch)
 
@@ -134,25 +142,23 @@ class EmbeddingService(EmbeddingServiceServicer):
             served = self._model.of(request.model_fingerprint)
         else:
             served = await self._serving(current_call().principal)
-        card, exported = served.card, served.exported
-        if exported is None:
-            raise NotSupported(f"{card.name} has no encoder for clients: let the server embed the queries")
-        manifest = embedding_pb2.ClientEncoderManifest(
-            model_fingerprint=card.fingerprint,
-            encoder_fingerprint=encoder_fingerprint(exported),
-            format=embedding_pb2.CLIENT_ENCODER_FORMAT_ONNX,
-            files=[
-                embedding_pb2.ClientEncoderFile(name=f.name, size_bytes=f.size_bytes, sha256=f.sha256)
-                for f in exported.files
-            ],
-            dimension=card.dimension,
-            max_tokens=card.max_tokens,
-            query_prompt=card.query_prompt,
-            agreement=served.agreement,
-        )
-        yield embedding_pb2.ClientEncoderChunk(manifest=manifest)
-        async for chunk in read_in_chunks(exported):
-            yield embedding_pb2.ClientEncoderChunk(data=chunk)
+        published = self._published(served)
+        yield embedding_pb2.ClientEncoderChunk(manifest=published.manifest())
+        try:
+            async for chunk in published.chunks():
+                yield embedding_pb2.ClientEncoderChunk(data=chunk)
+        except ModelUnavailable:
+            self._light.forget(published.model_fingerprint)
+            raise
+
+    def _published(self, served: ServedModel) -> PublishedEncoder:
+        """Raises NotSupported when clients have to leave embedding to the server, ModelUnavailable when they
+        have to for now.
+        """
+        card = served.card
+        if served.exported is not None:
+            return PublishedEncoder.exported(card, served.exported, served.agreement)
+        return PublishedEncoder.light(card, self._light.of(card))
 
     async def _serving(self, principal: Principal) -> ServedModel:
         """What serves the caller's tenant; for a key of the server, which has none, the first model.

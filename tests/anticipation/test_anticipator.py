@@ -280,7 +280,7 @@ async def test_a_session_opened_elsewhere_while_its_stream_lives_is_ended_there(
 @scenario
 async def test_an_evicted_item_counts_as_held_until_its_eviction_was_applied(world: World) -> None:
     world.write("t", [world.memory(f"x{n}", ACME, f"bridge {n}") for n in range(60)])
-    settings = AnticipationSettings(complete_below=10, items_per_query=8, coverages_kept=1, max_items=12)
+    settings = AnticipationSettings(complete_below=10, items_per_query=8, coverages_kept=1, max_items=10)
     world.anticipator.settings = settings
     world.anticipator._prediction._predictors[0]._items = 6  # type: ignore[attr-defined]
     stream, client = connect(world, "one")

@@ -1,6 +1,7 @@
 """What was said, and whether it says anything new."""
 
-from precall.engine.anticipation.conversation import Conversation, Turn, TurnRole
+from precall.engine.anticipation.conversation import ANSWERS_KEPT, USED_IDS_KEPT, Conversation, Turn, TurnRole
+from precall.engine.anticipation.cue import Cue
 
 
 def user(text: str) -> Turn:
@@ -21,7 +22,23 @@ def test_a_partial_gives_way_to_the_next_and_to_the_finished_turn() -> None:
 def test_grammar_alone_says_nothing_new_and_a_finished_turn_always_does() -> None:
     conversation = Conversation(turns_kept=9)
     said = ["trip", "trip to", "trip to the", "trip to the Pune", "trip to the Pune"]
-    news = [conversation.observe(user(text), partial=True) for text in said]
+    news = [bool(conversation.observe(user(text), partial=True)) for text in said]
     assert news == [True, False, False, True, False]
     assert conversation.observe(user("trip to the Pune"), partial=False)
     assert conversation.observe(user("trip"), partial=True)
+
+
+def test_what_a_finished_turn_was_built_on_is_kept_for_a_few_answers() -> None:
+    conversation = Conversation(turns_kept=9)
+    assert conversation.observe(Turn(TurnRole.ASSISTANT, "a", ("x",)), partial=True) == Cue.SAID
+    assert not conversation.used, "an answer that is not finished may yet be built on more"
+    answer = Turn(TurnRole.ASSISTANT, "a", ("x", "y", "x"))
+    assert conversation.observe(answer, partial=False) == Cue.SAID | Cue.USED
+    assert conversation.observe(user("b"), partial=False) == Cue.SAID
+    assert conversation.used == (("x", "y"),)
+    for number in range(ANSWERS_KEPT):
+        many = tuple(f"{number} {n}" for n in range(USED_IDS_KEPT + 5))
+        conversation.observe(Turn(TurnRole.ASSISTANT, "c", many), partial=False)
+    assert len(conversation.used) == ANSWERS_KEPT
+    assert [len(ids) for ids in conversation.used] == [USED_IDS_KEPT] * ANSWERS_KEPT
+    assert conversation.used[0][0] == f"{ANSWERS_KEPT - 1} 0"

@@ -279,11 +279,11 @@ async def test_a_failing_model_costs_the_guess_and_nothing_else() -> None:
     world = World(FakeClock(), SETTINGS, embed=refuse)
     fill(world, 60)
     world.open_stream("t", "one")
-    session = world.open_session("t", "one", "s", DANA)
+    world.open_session("t", "one", "s", DANA)
     for sequence in (1, 2):
         world.anticipator.observe("t", "s", sequence, Turn(USER, "dog"), partial=False)
         await asyncio.gather(*world.anticipator._prediction._tasks)
-        assert not session.predicting
+        assert not world.anticipator._prediction._runs
 
 
 async def test_while_a_prediction_runs_newer_observations_replace_each_other() -> None:

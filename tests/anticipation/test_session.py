@@ -81,7 +81,7 @@ def test_an_empty_lineage_is_complete_and_says_so(world: World) -> None:
     (push,) = connected.client.pushes
     assert push.reset and push.last and not push.items
     assert all(claim.complete for claim in connected.client.rungs.values())
-    assert connected.session.wholly_complete
+    assert connected.session.claims.wholly_complete
 
 
 def test_a_large_rung_is_not_pushed_and_its_statistics_cover_the_terms_of_what_was(world: World) -> None:
@@ -164,16 +164,30 @@ def test_a_write_on_a_visible_rung_is_held_at_once_and_another_is_not(world: Wor
     assert len(connected.client.pushes) == before
 
 
+async def test_a_write_takes_the_room_of_guesses(world: World) -> None:
+    fill(world, DANA, 4, prefix="d")
+    fill(world, ACME, 30, prefix="a")
+    connected = Connected(world, max_items=8)
+    await connected.say("pune", 1)
+    guessed = connected.client.held("customer")
+    assert len(guessed) == 4 and connected.client.coverages
+    world.write("t", [world.memory("new", DANA, "tea")])
+    connected.client.drain(connected.stream)
+    assert "new" in connected.client.items and connected.client.rungs["user"].complete
+    assert len(guessed - connected.client.held("customer")) == 1, "one went, and with it the claim"
+    assert not connected.client.coverages
+
+
 async def test_a_write_that_does_not_fit_costs_the_claims(world: World) -> None:
     fill(world, DANA, 4, prefix="d")
     fill(world, ACME, 30, prefix="a")
     connected = Connected(world, max_items=8)
     await connected.say("pune", 1)
     assert connected.client.coverages and connected.client.rungs["user"].complete
-    world.write("t", [world.memory("new", DANA, "tea")])
+    world.write("t", [world.memory(f"new{n}", DANA, "tea") for n in range(5)])
     connected.client.drain(connected.stream)
     assert not connected.client.coverages and not connected.client.rungs["user"].complete
-    assert "new" not in connected.client.items
+    assert "new0" not in connected.client.items
     await connected.say("pune", 2)
     assert connected.client.coverages, "the next answer is claimed again"
 

@@ -62,7 +62,7 @@ class Simulation:
         self.world = World(LoopClock(), SETTINGS, embed=self.embed)
         self.removed: dict[str, Removed] = {}
         self.serial = 0
-        self.acks = self.checks = self.reconnections = self.claims = 0
+        self.acks = self.checks = self.reconnections = self.resumptions = self.claims = 0
 
     @property
     def now(self) -> float:
@@ -165,12 +165,16 @@ class SimulatedClient:
             await self.simulation.pause(0.1)
             if not stream.open:
                 return
-            self.world.open_session(self.tenant, stream.id, self.session_id, self.rung)
+            named = self.cache.stamps() if self.simulation.random.random() < 0.7 else None
+            self.simulation.resumptions += bool(named)
+            self.world.open_session(self.tenant, stream.id, self.session_id, self.rung, named=named or None)
             tasks.create_task(self.renew(stream, following))
             tasks.create_task(self.speak())
 
     async def follow(self, stream: Stream, following: StreamClient) -> None:
-        """Apply events with delays. The old cache is served until the new connection's reset was applied."""
+        """Apply events with delays. The old cache is served until the first push of the new connection, which
+        drops it or goes on from it.
+        """
         slowness = self.simulation.random.choice((0.0, 0.05, 0.4))
         while event := await stream.next(
             lambda: self.world.anticipator.heartbeat(self.tenant), SETTINGS.heartbeat_seconds
@@ -178,8 +182,10 @@ class SimulatedClient:
             await self.simulation.pause(slowness)
             for memory_id in getattr(event.body, "memory_ids", ()):
                 self.cache.items.pop(memory_id, None)
+            if isinstance(event.body, Push) and event.body.resumed:
+                following.items = self.cache.items
             following.apply(event)
-            if isinstance(event.body, Push) and event.body.reset:
+            if isinstance(event.body, Push) and (event.body.reset or event.body.resumed):
                 self.cache, self.source = following, stream
             if isinstance(event.body, Heartbeat) or (isinstance(event.body, Push) and event.body.last):
                 self.check_claims(following)
@@ -247,7 +253,7 @@ def test_no_schedule_breaks_a_promise(seed: int, run_on_virtual_clock: Run) -> N
             for client in clients:
                 tasks.create_task(client.live())
         await simulation.world.anticipator._prediction.close()
-        assert simulation.acks > 50 and simulation.reconnections > 20
+        assert simulation.acks > 50 and simulation.reconnections > 20 and simulation.resumptions > 10
         assert simulation.claims > 100 and simulation.checks > 1_000
 
     run_on_virtual_clock(scenario())

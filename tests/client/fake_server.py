@@ -8,6 +8,7 @@ with a coverage (``floor``), and grants leases as the real one does: never befor
 import asyncio
 import dataclasses
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -89,6 +90,7 @@ class FakeServer(grpc.GenericRpcHandler):
         self.encoder_files: dict[str, bytes] = {}
         self.encoder_manifest = embedding_pb2.ClientEncoderManifest()
         self.calls: dict[str, list[Any]] = {}
+        self.gone: Counter[str] = Counter()  # calls that were given up while they were held
         self.metadata: list[dict[str, str]] = []
         self.streams: dict[str, FakeStream] = {}
         self.sessions: dict[str, FakeSession] = {}
@@ -229,7 +231,11 @@ class FakeServer(grpc.GenericRpcHandler):
                 self.metadata.append({str(key): str(value) for key, value in context.invocation_metadata()})
                 self._called.notify_all()
             if name in self.hold:
-                await self.hold[name].wait()
+                try:
+                    await self.hold[name].wait()
+                except asyncio.CancelledError:
+                    self.gone[name] += 1
+                    raise
             if self.refuse.get(name):
                 await end(context, self.refuse[name].pop(0))
 
@@ -284,7 +290,11 @@ class FakeServer(grpc.GenericRpcHandler):
         self.sessions[request.session_id] = session
         if self.pushes_on_open:
             held = self.visible(session.scope) if self.complete else []
-            self.push(session, held, reset=True)
+            named = dict(zip(request.held_ids, request.held_stamps, strict=True))
+            true = {each.id for each in held if named.get(each.id) == each.stamp}
+            new = [each for each in held if each.id not in true]
+            gone = [memory_id for memory_id in named if memory_id not in true]
+            self.push(session, new, reset=not named, resumed=bool(named), evicted=gone)
         return anticipation_pb2.OpenSessionResponse(version=self.version, ladder=list(session.scope))
 
     async def ObserveTurn(

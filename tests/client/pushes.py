@@ -1,6 +1,7 @@
 """Makes the messages that a server pushes."""
 
 import uuid
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ class Stored:
     importance: float = 0.5
     event_seconds: int = EVENT_SECONDS
     key: str = ""
+    created_version: int = 1
 
     @property
     def rung(self) -> str:
@@ -40,6 +42,10 @@ class Stored:
         return keyword.document_impacts(terms.analyze(self.text))
 
     @property
+    def stamp(self) -> int:
+        return zlib.crc32(f"{self.id} {self.text}".encode())
+
+    @property
     def message(self) -> common_pb2.Memory:
         memory = common_pb2.Memory(
             id=self.id,
@@ -50,6 +56,7 @@ class Stored:
             key=self.key,
             importance=self.importance,
             confidence=1.0,
+            created_version=self.created_version,
         )
         memory.event_time.seconds = self.event_seconds
         return memory
@@ -71,6 +78,7 @@ def pushed_item(stored: Stored, predictor: str = "rung") -> anticipation_pb2.Pus
         memory=stored.message,
         rung=stored.rung,
         predictor=predictor,
+        stamp=stored.stamp,
         impacts=common_pb2.KeywordImpacts(
             terms=list(impacts), weights=np.array(list(impacts.values()), "<f4").tobytes()
         ),
@@ -111,6 +119,7 @@ def push(
     push_id: int = 1,
     session_id: str = "session",
     reset: bool = False,
+    resumed: bool = False,
     last: bool = True,
     version: int = 1,
     fingerprint: str = FINGERPRINT,
@@ -124,6 +133,7 @@ def push(
         session_id=session_id,
         push_id=push_id,
         reset=reset,
+        resumed=resumed,
         last=last,
         items=[pushed_item(each) for each in stored],
         vectors=vectors_message([each.vector for each in stored], fingerprint),

@@ -24,6 +24,7 @@ from precall.client import (
 )
 
 MEMORY_ID = "5f0c1d52-6f0f-4f7e-9d5e-0f6f3a1f7c11"
+NOBODY = "5f0c1d52-6f0f-4f7e-9d5e-0f6f3a1f7c12"
 EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23)))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATE = datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=23)))
@@ -72,16 +73,16 @@ class TestBoth:
 
     async def test_a_repeated_request_is_a_no_op(self, either: AsyncClientInterface) -> None:
         async with either.session(SCOPE) as session:
-            first = await session.remember("once", request_id="r-1")
-            assert await session.remember("once", request_id="r-1") == first
+            first = await session.remember("once", request_id=MEMORY_ID)
+            assert await session.remember("once", request_id=MEMORY_ID) == first
             assert len((await session.search("once")).items) == 1
 
     async def test_forgetting(self, either: AsyncClientInterface) -> None:
         async with either.session(SCOPE) as session:
             one, two = await session.remember_many([MemoryDraft(text="one"), MemoryDraft(text="two")])
             assert one.version == two.version
-            forgotten = await session.forget(one.id, "nobody")
-            assert forgotten.deleted_ids == (one.id,) and forgotten.missing_ids == ("nobody",)
+            forgotten = await session.forget(one.id, NOBODY)
+            assert forgotten.deleted_ids == (one.id,) and forgotten.missing_ids == (NOBODY,)
             assert [i.memory.id for i in (await session.search("one two")).items] == [two.id]
             assert (await either.forget_scope(SCOPE)).deleted == 1
 
@@ -237,7 +238,7 @@ class TestFakeAlone:
             read = await session.read("Pune")
             assert read.status == "degraded" and read.items and read.reason.startswith("UNAVAILABLE")
             assert not await session.ready() and not session.state.connected
-            for call in (session.search("q"), session.remember("x"), session.forget("x")):
+            for call in (session.search("q"), session.remember("x"), session.forget(NOBODY)):
                 with pytest.raises(Unavailable):
                     await call
             fake.go_online()
@@ -263,15 +264,16 @@ class TestFakeAlone:
         async with fake.session(SCOPE) as session:
             await session.remember("expired", expires_at=past)
             assert (await session.read("expired")).items == ()
+            await session.remember("standing")
             await session.remember("another", id=MEMORY_ID)
             with pytest.raises(AlreadyExists):
                 await session.remember("again", id=MEMORY_ID)
         page = await fake.memories.list(SCOPE, page_size=1)
         rest = await fake.memories.list(SCOPE, page_size=1, page_token=page.next_page_token)
-        assert [m.text for m in (*page.memories, *rest.memories)] == ["expired", "another"]
+        assert [m.text for m in (*page.memories, *rest.memories)] == ["standing", "another"]
         assert not rest.next_page_token
-        found = await fake.memories.get(SCOPE, [MEMORY_ID, "m-3"])
-        assert found.missing_ids == ("m-3",) and found.memories[0].id == MEMORY_ID
+        found = await fake.memories.get(SCOPE, [MEMORY_ID, NOBODY])
+        assert found.missing_ids == (NOBODY,) and found.memories[0].id == MEMORY_ID
 
     async def test_a_gap_in_the_ladder_is_refused(self, fake: FakeAsyncClient) -> None:
         with pytest.raises(InvalidScope, match="customer > user"):

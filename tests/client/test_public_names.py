@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import precall.client as public
-from precall.client import errors, methods
+from precall.client import errors, fake_limits, methods
 from precall.client.fake_memories import FakeMemories
 from precall.client.interface import AsyncClientInterface, AsyncMemoriesInterface, AsyncSessionInterface
 from precall.client.memories import Memories
@@ -17,6 +17,7 @@ from precall.client.sync_client import BlockingClient
 from precall.client.sync_memories import Memories as BlockingMemories
 from precall.client.sync_session import Session
 from precall.engine import errors as engine_errors
+from precall.engine.memory import memory as engine_memory
 from precall.proto import (
     admin_pb2,
     anticipation_pb2,
@@ -69,6 +70,11 @@ def test_the_engines_errors_are_mirrored() -> None:
                 assert issubclass(mine[name], mine[parent.__name__])
     reasons = [value.reason for value in mine.values()]  # type: ignore[attr-defined]
     assert len(reasons) == len(set(reasons)), "a reason names one class"
+
+
+def test_the_fakes_limits_are_the_engines() -> None:
+    limits = {name: value for name, value in vars(fake_limits).items() if name.startswith("MAX_")}
+    assert limits and limits == {name: getattr(engine_memory, name) for name in limits}
 
 
 def test_every_method_is_one_of_the_wire() -> None:

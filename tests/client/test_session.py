@@ -1,6 +1,7 @@
 """A session against a server on loopback: the life of a conversation, and all that may go wrong in it."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 
 import grpc
@@ -14,6 +15,7 @@ from precall.client import (
     AsyncSession,
     ClientOptions,
     DeadlineExceeded,
+    EncodedQuery,
     InvalidInput,
     InvalidScope,
     Overloaded,
@@ -23,6 +25,7 @@ from precall.client import (
     Unavailable,
 )
 from precall.client.errors import ClientClosed, VersionNotReached
+from precall.client.transport import Transport
 
 PEANUTS = Stored(text="Dana is allergic to peanuts", importance=0.9)
 PUNE = Stored(text="Dana flies to Pune next month")
@@ -133,12 +136,69 @@ class TestReading:
             session.observe("user", "is Dana allergic to peanuts")
             await until(lambda: session.state.pushes == 2)
             quick = await session.read("is Dana allergic to peanuts")
-            assert (quick.source, quick.decision) == ("server", "borderline")
+            assert (quick.source, quick.decision) == ("both", "borderline")
+            assert quick.items[0].predictor == "rung", "it had been here before the server's answer"
             server.hold["Search"] = asyncio.Event()
             late = await session.read("is Dana allergic to peanuts", deadline_ms=30)
             assert (late.source, late.status) == (ReadSource.CACHE, ReadStatus.HIT)
             assert late.reason.startswith("DEADLINE_EXCEEDED")
             assert [item.memory for item in late.items] == [item.memory for item in quick.items]
+
+    async def test_a_race_is_joined_by_what_the_cache_was_told_since(
+        self, server: FakeServer, client: AsyncClient
+    ) -> None:
+        server.complete = False
+        server.floor = 1.0
+        server.add(PEANUTS, PUNE)
+        server.beating = False
+        query = "is Dana allergic to peanuts"
+        async with client.session(SCOPE) as session:
+            assert await session.ready(10)
+            session.observe("user", query)
+            await until(lambda: session.state.pushes == 2)
+            new = Stored(text="Dana is allergic to peanuts, says her doctor", created_version=99)
+            server.push(server.session, [new], version=server.version + 1)
+            await until(lambda: session.state.pushes == 3)
+            read = await session.read(query, limit=2)
+            assert (read.source, read.version) == ("both", server.version + 1)
+            assert {item.memory.id for item in read.items} == {PEANUTS.id, new.id}
+
+            server.version += 2  # the server is ahead: what the cache knows may be corrected already
+            read = await session.read(query, limit=2)
+            assert (read.source, read.decision, read.version) == ("server", "borderline", server.version)
+            assert new.id not in {item.memory.id for item in read.items}
+
+    async def test_a_read_ends_with_its_deadline_whatever_the_call_does(
+        self, session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def deaf(*_: object, **__: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(Transport, "call", deaf)
+        async with asyncio.timeout(10):
+            read = await session.read("peanuts", min_version=99, deadline_ms=20)
+        assert read.status == "degraded" and read.reason.startswith("DEADLINE_EXCEEDED")
+
+    async def test_a_slow_embedding_is_not_held_against_the_server(
+        self, server: FakeServer, options: ClientOptions, clock: SettableClock
+    ) -> None:
+        class SlowEncoder(TermEncoder):
+            async def encode(self, text: str) -> EncodedQuery:
+                clock.ahead += 1.0
+                return await super().encode(text)
+
+        server.complete = False
+        server.add(PEANUTS)
+        async with (
+            AsyncClient(
+                server.target, api_key="k", options=options, encoder=SlowEncoder(), clock=clock
+            ) as client,
+            client.session(SCOPE) as session,
+        ):
+            assert await session.ready(10)
+            read = await session.read("quarterly numbers", deadline_ms=500)
+            assert read.status == "degraded" and "embedding the query" in read.reason
+            assert read.encode_ms >= 1000 and read.server_ms < 1000 and "Search" not in server.calls
 
     async def test_what_is_deleted_during_the_wait_is_not_served(
         self, server: FakeServer, client: AsyncClient
@@ -260,8 +320,9 @@ class TestVersions:
         assert first.memories[0].source.conversation_id == session.conversation_id
 
     async def test_forgetting_is_immediate_here(self, server: FakeServer, session: AsyncSession) -> None:
-        forgotten = await session.forget(PEANUTS.id, "unknown")
-        assert forgotten.deleted_ids == (PEANUTS.id,) and forgotten.missing_ids == ("unknown",)
+        unknown = str(uuid.uuid4())
+        forgotten = await session.forget(PEANUTS.id, unknown)
+        assert forgotten.deleted_ids == (PEANUTS.id,) and forgotten.missing_ids == (unknown,)
         read = await session.read("peanuts")
         assert PEANUTS.id not in {item.memory.id for item in read.items}
 

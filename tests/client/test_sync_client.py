@@ -1,8 +1,10 @@
 """The client without await: same answers, any thread, a clean end."""
 
 import asyncio
+import inspect
+import signal
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +12,16 @@ from fake_server import FakeServer
 from pushes import SCOPE, Stored
 from settable import TermEncoder
 
-from precall.client import Client, ClientClosed, ClientOptions, FakeClient, InvalidInput, Unavailable
+from precall.client import (
+    Client,
+    ClientClosed,
+    ClientOptions,
+    FakeAsyncClient,
+    FakeAsyncSession,
+    FakeClient,
+    InvalidInput,
+    Unavailable,
+)
 from precall.client.loop_thread import LoopThread
 
 
@@ -162,6 +173,140 @@ def test_the_loop_thread_cancels_what_is_left() -> None:
     thread.run(begin())
     thread.close()
     assert ended.is_set()
+
+
+def interrupt_main_thread() -> None:
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def test_an_interrupt_cancels_the_call_and_waits_for_its_end() -> None:
+    thread = LoopThread()
+    thread.start()
+    steps: list[str] = []
+
+    async def endless() -> None:
+        interrupt_main_thread()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            steps.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(endless())
+    assert steps == ["ended"]
+    thread.close()
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_an_interrupt_may_come_before_the_call_waits(
+    handed_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = LoopThread()
+    thread.start()
+    ended = threading.Event()
+    begun = threading.Event()
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    hand_over = thread._loop.call_soon_threadsafe
+
+    def interrupted(function: Callable[[], None]) -> None:
+        monkeypatch.undo()
+        if handed_over:
+            hand_over(function)
+            assert begun.wait(10)
+        raise KeyboardInterrupt
+
+    coroutine = endless()
+    monkeypatch.setattr(thread._loop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(coroutine)
+    assert ended.is_set() == handed_over
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    thread.close()
+
+
+def test_an_interrupted_read_leaves_a_client_that_reads_on(
+    threaded_server: tuple[FakeServer, LoopThread], options: ClientOptions
+) -> None:
+    server, _ = threaded_server
+    server.complete = False
+    before = threading.active_count()
+    with (
+        Client(server.target, api_key="key", options=options, encoder=TermEncoder()) as client,
+        client.session(SCOPE) as session,
+    ):
+        assert session.ready(10)
+        server.hold["Search"] = asyncio.Event()
+        interrupting = threading.Timer(0.1, interrupt_main_thread)
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            session.read("quarterly numbers", deadline_ms=60_000)
+        interrupting.join()
+        del server.hold["Search"]
+        assert session.read("allergic to peanuts").status == "hit"
+        assert not session._thread.run(names_of_tasks()) & {"precall-check", "precall-probe"}
+    assert threading.active_count() == before
+
+
+async def names_of_tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}
+
+
+def test_a_session_whose_entering_was_interrupted_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeClient() as client:
+        session = client.session(SCOPE)
+        enter = FakeAsyncSession.__aenter__
+
+        async def interrupted(entered: FakeAsyncSession) -> FakeAsyncSession:
+            await enter(entered)
+            interrupt_main_thread()
+            await asyncio.Event().wait()
+            return entered
+
+        monkeypatch.setattr(FakeAsyncSession, "__aenter__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.__enter__()
+        with pytest.raises(ClientClosed):
+            session._thread.run(session._inner.read("anything"))
+
+
+def test_an_interrupted_leaving_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.active_count()
+    client = FakeClient()
+
+    async def endless(*_: object) -> None:
+        interrupt_main_thread()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FakeAsyncClient, "__aexit__", endless)
+    with pytest.raises(KeyboardInterrupt), client:
+        pass
+    assert threading.active_count() == before
+
+
+def test_a_call_that_waits_hears_that_the_client_was_closed() -> None:
+    thread = LoopThread()
+    thread.start()
+    waiting = threading.Event()
+
+    async def endless() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(thread.run, endless())
+        assert waiting.wait(10)
+        thread.close()
+        with pytest.raises(ClientClosed, match="before this was done"):
+            call.result(10)
+    thread.close()
 
 
 def test_a_turn_is_not_taken_by_a_session_that_is_not_open() -> None:

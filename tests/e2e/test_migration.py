@@ -63,7 +63,7 @@ class Reading:
 
 async def test_a_conversation_goes_on_while_the_model_is_changed(tmp_path: Path) -> None:
     folder = TinyQwen3().save(tmp_path / "tiny-qwen3")
-    quick = ("--heartbeat-seconds", "0.5", "--lease-seconds", "3")
+    quick = ("--heartbeat-seconds", "0.5", "--lease-seconds", "3", "--no-light-encoder")
     server = ServerProcess(tmp_path, arguments=("--next-model", str(folder), *quick))
     await server.start()
     try:
@@ -84,7 +84,7 @@ async def test_a_conversation_goes_on_while_the_model_is_changed(tmp_path: Path)
                 assert (await session.search(QUESTION)).model_fingerprint == old
 
                 assert "state    switched" in await command(server, "migrate", "switch", TENANT)
-                # The Qwen3 has no encoder for clients: from now on the server embeds the queries.
+                # The Qwen3 has no encoder for clients here: from now on the server embeds the queries.
                 await reading.wait(lambda read: read.decision == "unencoded")
                 found = await session.search(QUESTION)
                 new = found.model_fingerprint

@@ -12,6 +12,7 @@ from precall.engine.anticipation.events import (
     SessionEnded,
     StreamEvent,
 )
+from precall.engine.anticipation.stamp import stamp_of
 from precall.engine.anticipation.stream import Stream
 from precall.scoring.keyword import Statistics
 
@@ -55,12 +56,26 @@ class StreamClient:
             part.clear()
         self.version = 0
 
+    def go_on(self) -> None:
+        """Hold what is held, and claim nothing of before."""
+        for part in (self.coverages, self.rungs, self.frequencies):
+            part.clear()
+        self.version = 0
+
+    def stamps(self) -> dict[str, int]:
+        """Id -> the server's stamp of everything held."""
+        return {memory_id: stamp_of(item.indexed) for memory_id, item in self.items.items()}
+
     def _push(self, push: Push) -> None:
         self.pushes.append(push)
         if push.reset:
             self.clear()
+        if push.resumed:
+            self.go_on()
         for memory_id in push.evicted_ids:
-            self.items.pop(memory_id)
+            # A resumed push takes back what an earlier connection may have brought, whether it did or not.
+            gone = self.items.pop(memory_id, None)
+            assert gone is not None or push.resumed
         for item in push.items:
             assert item.indexed.memory.id not in self.items, "an item was sent that is held"
             self.items[item.indexed.memory.id] = item
@@ -99,5 +114,5 @@ class StreamClient:
     def drain(self, stream: Stream) -> None:
         """Apply all that is queued, without waiting, and say so."""
         while stream._queue:
-            self.apply(stream._queue.popleft())
+            self.apply(stream._take())
         stream.acknowledge(self.applied)

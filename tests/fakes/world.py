@@ -1,8 +1,9 @@
 """A server without disk or network: partitions, versions and a real anticipator, on a clock of the test's."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from precall.engine.anticipation.anticipator import Anticipator
 from precall.engine.anticipation.confirmation import Confirmation
 from precall.engine.anticipation.observer import SilentObserver
 from precall.engine.anticipation.recent_turns import RecentTurns
+from precall.engine.anticipation.rung_reading import RungReadings
 from precall.engine.anticipation.session import Session
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.anticipation.stream import Stream
@@ -42,8 +44,12 @@ LADDER: Final = Ladder(("customer", "user"))
 def embed_words(text: str) -> NDArray[np.float32]:
     """Texts that share words get near vectors; float32 unit vector, ``(DIMENSION,)``."""
     words = re.findall(r"\w+", text.lower()) or ["nothing"]
-    rows = [np.random.default_rng(list(word.encode())).standard_normal(DIMENSION) for word in words]
-    return unit(np.sum(rows, axis=0))
+    return unit(np.sum([_direction(word) for word in words], axis=0))
+
+
+@cache
+def _direction(word: str) -> NDArray[np.float64]:
+    return np.random.default_rng(list(word.encode())).standard_normal(DIMENSION)
 
 
 async def embed_at_once(text: str) -> NDArray[np.float32]:
@@ -120,17 +126,30 @@ class World:
         return self.anticipator.open_stream(tenant_id, stream_id, CARD)
 
     def open_session(
-        self, tenant_id: str, stream_id: str, session_id: str, rung: Rung, **limits: int
+        self,
+        tenant_id: str,
+        stream_id: str,
+        session_id: str,
+        rung: Rung,
+        *,
+        conversation_id: str = "",
+        attempt: int = 0,
+        named: Mapping[str, int] | None = None,
+        readings: RungReadings | None = None,
+        **limits: int,
     ) -> Session:
         return self.anticipator.open_session(
             tenant_id=tenant_id,
             stream_id=stream_id,
             session_id=session_id,
-            conversation_id="",
+            conversation_id=conversation_id,
             rung=rung,
             ladder=LADDER,
             model=self._model,
             partitions=self.lineage(tenant_id, rung),
             version=self.versions.get(tenant_id, 0),
+            attempt=attempt,
+            named=named,
+            readings=readings,
             **limits,
         )

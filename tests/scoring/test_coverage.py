@@ -1,18 +1,40 @@
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from precall.scoring import coverage
-from precall.scoring.coverage import Coverage, Decision, judge
+from precall.scoring import coverage, judgement
+from precall.scoring.coverage import Coverage, CoveredRead, Decision
 from precall.scoring.fusion import Fusion
 from precall.scoring.keyword import Statistics, document_impacts
 from precall.scoring.memory_set import Features, MemorySet
-from precall.scoring.ranking import RankingWeights, rank
+from precall.scoring.ranking import Ranked, RankingWeights, rank
 
 NOW = 1_700_000_000.0
 WEIGHTS = RankingWeights()
 VOCABULARY = ["pune", "trip", "dog", "cat", "tea", "rain", "train", "april", "mother", "piano"]
+
+
+def judge(
+    read_vector: np.ndarray,
+    read_terms: Sequence[str],
+    held_totals: Sequence[float],
+    coverages: Sequence[Coverage],
+    statistics: Statistics,
+    weights: RankingWeights,
+    *,
+    limit: int,
+) -> Decision:
+    """What proofs alone say of a read whose every term may stand outside the cache."""
+    terms = tuple(dict.fromkeys(read_terms))
+    best = [Ranked(row, total, *[0.0] * 5) for row, total in enumerate(held_totals)]
+    queries = np.stack([c.vector for c in coverages]) if coverages else np.empty((0, 8), np.float32)
+    read = CoveredRead(read_vector, terms, terms, statistics, weights)
+    return judgement.judge(
+        read, best, coverages, queries, lambda place: np.empty(0, np.float32), None, limit=limit
+    ).decision
 
 
 def random_unit(generator: np.random.Generator, dimension: int = 8) -> np.ndarray:

@@ -67,6 +67,26 @@ async def test_a_small_rung_is_pushed_whole(stage: Stage):
         assert not any(claim.HasField("statistics") for claim in push.rungs)
 
 
+async def test_a_client_that_names_what_it_holds_is_sent_the_difference(stage: Stage):
+    caller = await stage.tenant("acme")
+    kept, gone = await remember(caller, DANA, "Dana likes boats", "Dana likes trains")
+    async with watching(caller) as watch:
+        await watch.open_session(DANA)
+        held = {item.memory.id: item.stamp for item in (await watch.next("push")).push.items}
+    await caller("MemoryService/DeleteMemories", scope=scope(DANA), ids=[gone])
+    (new,) = await remember(caller, DANA, "Dana likes tea")
+    async with watching(caller) as watch:
+        await watch.open_session(DANA, held_ids=held.keys(), held_stamps=held.values())
+        push = (await watch.next("push")).push
+        assert (push.reset, push.resumed, push.last) == (False, True, True)
+        assert [item.memory.id for item in push.items] == [new]
+        assert list(push.evicted_ids) == [gone] and kept in held
+        assert [(claim.rung, claim.complete, claim.memories) for claim in push.rungs] == [
+            ("user", True, 2),
+            ("customer", True, 0),
+        ]
+
+
 async def test_a_write_reaches_open_sessions_of_its_rung(stage: Stage):
     caller = await stage.tenant("acme")
     async with watching(caller) as watch:
@@ -88,16 +108,19 @@ async def test_an_observation_is_answered_with_what_it_needs_and_a_bound(tmp_pat
             session_id = await watch.open_session(DANA)
             first = (await watch.next("push")).push
             assert not first.items
+            started = (await watch.next("push")).push
+            assert {item.predictor for item in started.items} == {"call_start"} and len(started.items) == 2
+            assert not started.HasField("coverage") and not started.caused_by_sequence
             taken = await watch.observe(session_id, 1, "what about peanuts", partial=True)
             assert (taken.sequence, taken.replayed) == (1, False)
             push = (await watch.next("push")).push
-            assert {item.predictor for item in push.items} == {"recent_turns"}
+            assert not push.items, "both are held already"
             assert push.caused_by_sequence == 1
             assert push.HasField("caused_at")
             assert set(push.coverage.query_terms) == set(analyze("what about peanuts"))
             assert push.coverage.keyword_share == KEYWORD_SHARE
             assert push.coverage.query_vector.format == common_pb2.VECTOR_FORMAT_FLOAT32
-            assert (push.coverage.coverage_id, push.coverage.predictor) == (1, "recent_turns")
+            assert (push.coverage.coverage_id, push.coverage.predictor) == (2, "recent_turns")
             claim = next(claim for claim in push.rungs if claim.rung == "user")
             frequencies = np.frombuffer(claim.statistics.document_frequencies, "<u4").tolist()
             assert claim.statistics.documents == 2
@@ -200,6 +223,9 @@ async def test_a_server_that_stops_says_so_first(tmp_path):
         ("OpenSession", {"scope": scope({"user": "dana"})}, "INVALID_SCOPE"),
         ("OpenSession", {"vector_format": 77}, "INVALID_INPUT"),
         ("OpenSession", {"vector_format": common_pb2.VECTOR_FORMAT_FLOAT32}, "INVALID_INPUT"),
+        ("OpenSession", {"held_ids": [str(uuid.uuid4())]}, "INVALID_INPUT"),
+        ("OpenSession", {"held_ids": ["x"], "held_stamps": [1]}, "INVALID_INPUT"),
+        ("OpenSession", {"held_stamps": [1]}, "INVALID_INPUT"),
         ("OpenSession", {}, "STREAM_NOT_FOUND"),
         ("ObserveTurn", {"sequence": 0}, "INVALID_INPUT"),
         ("ObserveTurn", {"role": 0}, "INVALID_INPUT"),

@@ -6,12 +6,14 @@ import pytest
 from harness import DANA, Stage, remember, search
 from probing import http
 from prometheus_client.parser import text_string_to_metric_families
+from watching import watching
 
 from precall.proto import anticipation_pb2
 from precall.server.metrics import BUCKETS, ServerMetrics
 
 UNITS = ("_seconds", "_total", "_bytes", "_info")
 COUNTS_OF_NOW = {
+    "precall_light_encoder_agreement",
     "precall_sessions",
     "precall_streams",
     "precall_open_tenants",
@@ -93,6 +95,25 @@ async def test_calls_stages_and_reports_are_counted(stage: Stage):
     assert value("precall_resident_partitions") == 2
     assert 0 < value("precall_resident_bytes") < value("precall_memory_budget_bytes")
     assert value("precall_partition_load_seconds_count") == 2
+
+
+async def test_what_became_of_pushed_items_is_counted_by_predictor(stage: Stage):
+    """One was used for an answer, one was served by a cache, one was neither."""
+    caller = await stage.tenant("acme")
+    used, served, _ = await remember(caller, DANA, "Dana likes boats", "Dana likes tea", "Dana likes cats")
+    async with watching(caller) as watch:
+        session_id = await watch.open_session(DANA)
+        await watch.next("push")
+        await watch.observe(session_id, 1, "boats, then", used_memory_ids=[used])
+        report = anticipation_pb2.ReadReport(session_id=session_id, served_ids=[served, "no id"])
+        await caller("AnticipationService/ReportReads", reads=[report])
+        await caller("AnticipationService/CloseSession", session_id=session_id)
+    values = await scraped(stage)
+    left = {
+        fate: values[f"precall_left_items_total{[('fate', fate), ('predictor', 'whole_rung')]}"]
+        for fate in ("used", "unused")
+    }
+    assert left == {"used": 2, "unused": 1}
 
 
 async def test_no_label_names_a_tenant_or_a_user(stage: Stage):

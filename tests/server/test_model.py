@@ -48,6 +48,7 @@ def settings(tmp_path: Path, folders: Path) -> ServerSettings:
         reranker=str(folders / "reranker"),
         reranker_max_tokens=400,
         probe_seconds=5.0,
+        light_encoder=False,
     )
 
 

@@ -82,3 +82,36 @@ def test_a_secret_is_in_no_message_and_no_repr():
 def test_settings_do_not_change():
     with pytest.raises(ValueError, match="frozen"):
         load().port = 1  # type: ignore[misc]
+
+
+def test_no_language_model_is_asked_unless_one_is_named():
+    assert load().engine_settings.anticipation.language_model is None
+    given = {"foresight_url": "http://127.0.0.1:1/v1", "foresight_model": "m", "foresight_seconds": 0.5}
+    settings = load(
+        given, environment={"PRECALL_FORESIGHT_KEY": "s3cret", "PRECALL_FORESIGHT_QUESTIONS": "2"}
+    )
+    anticipation = settings.engine_settings.anticipation
+    asked = anticipation.language_model
+    assert asked is not None and anticipation.foreseen.questions == 2
+    assert (asked.url, asked.model, asked.key) == ("http://127.0.0.1:1/v1", "m", "s3cret")
+    assert asked.timeout_seconds == 0.5
+    assert "s3cret" not in repr(settings) and "s3cret" not in repr(asked)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"foresight_model": "m"}, "set foresight_url as well"),
+        ({"foresight_key": "k"}, "set foresight_url as well"),
+        ({"foresight_url": "http://x"}, "foresight_model"),
+        ({"foresight_url": "x", "foresight_model": "m"}, "http"),
+        (
+            {"foresight_url": "http://x", "foresight_model": "m", "foresight_questions": 0},
+            "foresight_questions",
+        ),
+        ({"foresight_url": "http://x", "foresight_model": "m", "foresight_seconds": 0}, "foresight_seconds"),
+    ],
+)
+def test_half_a_language_model_is_told(given, named):
+    with pytest.raises(ConfigurationError, match=named):
+        load(given)
