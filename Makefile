@@ -39,6 +39,11 @@ help: ## This list
 	.venv-index-peers/bin/python -P -m pip install -q --disable-pip-version-check -r tools/index-peers-requirements.txt
 	touch $@
 
+.venv-peer-cache/.installed: tools/peer-cache-requirements.txt
+	test -x .venv-peer-cache/bin/python || $(PYTHON) -m venv .venv-peer-cache
+	.venv-peer-cache/bin/python -P -m pip install -q --disable-pip-version-check -r tools/peer-cache-requirements.txt
+	touch $@
+
 setup: .venv/.installed ## Create .venv with everything
 
 demo: .venv/.installed ## The main job on a short conversation; fails if a read at P75 takes 15 ms or more
@@ -70,4 +75,4 @@ env-report: .venv/.installed ## The machine and the versions that a measurement 
 	$(BIN)/python -P -m precall.bench.machine
 
 clean: ## Remove what was built; keeps nothing but the sources
-	rm -rf .venv .venv-proto .venv-vllm .venv-peers .venv-index-peers build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-proto .venv-vllm .venv-peers .venv-index-peers .venv-peer-cache build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

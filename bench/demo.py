@@ -6,8 +6,10 @@ from pathlib import Path
 from rich.console import Console
 
 from precall.bench.locomo import load_demo_conversation
-from precall.bench.reads import ReadsRun, measure, present
+from precall.bench.personal_reads import measure_personal
+from precall.bench.reads import present
 from precall.bench.reads_report import PROMISE_MS, ReadsReport
+from precall.bench.reads_run import ReadsRun
 
 
 class PromiseBroken(Exception):
@@ -24,7 +26,7 @@ def main(
         f"A server, an agent {rtt_ms:g} ms away, {len(conversation.turns)} memories of "
         f"{' and '.join(conversation.speakers)}, {len(conversation.questions)} spoken questions."
     )
-    outcome = asyncio.run(measure([conversation], ReadsRun(rtt_ms=rtt_ms), console=console))
+    outcome = asyncio.run(measure_personal([conversation], ReadsRun(rtt_ms=rtt_ms), console=console))
     present(outcome, console=console, json_path=json_path, plot_path=plot_path)
     if not outcome.report.keeps_promise:
         raise PromiseBroken(

@@ -4,20 +4,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 
 from precall.bench.results import Measurement
+from precall.client import Read
+from precall.scoring.evidence import TOP
 
-PROMISE_MS = 15.0
+PROMISE_MS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
     """One read beside the server's own answer. ``elapsed_ms`` is measured around the call, all inside.
 
-    ``read_ids`` and ``server_ids`` are the turns that the top ten stand for; ``evidence`` those that answer.
+    ``read_ids`` and ``server_ids`` are what the top ten stand for, best first; ``evidence``: what answers, if
+    it is known. ``predictors``: what had each of the read's items pushed; empty where the server answered.
     """
 
     conversation: str
@@ -30,17 +33,64 @@ class ReadRecord:
     read_ids: Sequence[str]
     server_ids: Sequence[str]
     evidence: Sequence[str]
+    predictors: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        read: Read,
+        *,
+        conversation: str,
+        category: str,
+        elapsed_ms: float,
+        read_ids: Sequence[str],
+        server_ids: Sequence[str],
+        evidence: Sequence[str],
+    ) -> Self:
+        return cls(
+            conversation,
+            category,
+            elapsed_ms,
+            read.encode_ms,
+            read.source,
+            read.status,
+            read.decision,
+            read_ids,
+            server_ids,
+            evidence,
+            [item.predictor for item in read.items],
+        )
+
+    @property
+    def by_cache(self) -> bool:
+        return self.source == "cache"
 
     @property
     def hit(self) -> bool:
         """The cache answered alone, in full standing."""
-        return self.source == "cache" and self.status != "degraded"
+        return self.by_cache and self.status != "degraded"
 
     @property
     def wrong(self) -> bool:
-        """The cache answered, and lost evidence that the server's own ten have."""
-        found = set(self.evidence) & set(self.server_ids)
-        return self.source == "cache" and not found <= set(self.read_ids)
+        """The cache answered in full standing, and lost evidence that the server's own ten have; where no
+        evidence is known, one of the server's first three. A degraded answer says that it may lack some.
+        """
+        return self.hit and bool(self._owed.difference(self.read_ids))
+
+    @property
+    def lost_top(self) -> bool:
+        """As ``wrong``, by the server's first three whatever the evidence."""
+        return self.hit and not set(self.server_ids[:TOP]).issubset(self.read_ids)
+
+    @property
+    def degraded(self) -> bool:
+        return self.status == "degraded"
+
+    @property
+    def _owed(self) -> set[str]:
+        if self.evidence:
+            return set(self.evidence).intersection(self.server_ids)
+        return set(self.server_ids[:TOP])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +98,6 @@ class Fill:
     """How one session's cache was filled: ``leads_ms`` from each event to its push stored."""
 
     conversation: str
-    memories: int
     held_items: int
     complete_rungs: Sequence[str]
     pushes: int
@@ -56,17 +105,59 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadsReport:
-    """A run. Shares are of all reads, hits and misses alike; ``wrong_serve_rate`` too.
+class ReadsSetting:
+    """What was asked for. ``typed``: no partial transcripts came. ``memories``: in all rungs together.
 
-    ``server_p75_ms``: of reads that ask the server over the same link, as they would without a cache.
+    ``max_items``: that a session may hold; None: the client's default. ``held_out``: what was asked, where
+    something was fitted on the rest.
     """
 
+    profile: str
+    typed: bool
     rtt_ms: float
     speed: float
+    memories: int
+    max_items: int | None = None
+    held_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsOfKind:
+    """Reads of one kind; shares are of these."""
+
     reads: int
     hit_rate: float
     wrong_serve_rate: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorShare:
+    """What one predictor brought. ``used_items``: those that a read served, as the server was told.
+
+    ``hits``: reads that the cache answered, whose best item it had brought.
+    """
+
+    pushed_items: int
+    used_items: int
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsReport:
+    """A run. Shares are of all reads, hits and misses alike; ``wrong_serve_rate`` too.
+
+    ``lost_top_rate``: as wrong serves are counted where no evidence is known, of all reads.
+    ``server_p75_ms``: of reads that ask the server over the same link, as they would without a cache.
+    ``used_items``: distinct memories that a conversation's reads returned from its cache.
+    """
+
+    setting: ReadsSetting
+    reads: int
+    hit_rate: float
+    wrong_serve_rate: float
+    lost_top_rate: float
+    degraded_rate: float
     p50_ms: float
     p75_ms: float
     p95_ms: float
@@ -78,9 +169,10 @@ class ReadsReport:
     recall_ratio: float
     identical_top_10: float
     lead_p95_ms: float
-    memories: int
-    pushed_items: Mapping[str, int]
+    held_items_p50: float
     used_items: int
+    predictors: Mapping[str, PredictorShare]
+    kinds: Mapping[str, ReadsOfKind]
     decisions: Mapping[str, int]
     statuses: Mapping[str, int]
 
@@ -114,28 +206,34 @@ class ReadsReport:
 def report(
     records: Sequence[ReadRecord],
     fills: Sequence[Fill],
+    setting: ReadsSetting,
     *,
-    rtt_ms: float,
-    speed: float,
     pushed_items: Mapping[str, int],
-    used_items: int,
+    used_items: Mapping[str, int],
     server_ms: Sequence[float],
 ) -> ReadsReport:
-    """Raises ValueError for a run without reads."""
+    """``pushed_items``, ``used_items``: by predictor. Raises ValueError for a run without reads."""
     if not records:
         raise ValueError("no question was read")
-    elapsed = [record.elapsed_ms for record in records]
-    p50, p75, p95, p99 = np.percentile(elapsed, (50, 75, 95, 99)).tolist()
+    p50, p75, p95, p99 = np.percentile([record.elapsed_ms for record in records], (50, 75, 95, 99)).tolist()
     answerable = [record for record in records if record.evidence]
     read_recall = _mean([_recall(r.read_ids, r.evidence) for r in answerable])
     server_recall = _mean([_recall(r.server_ids, r.evidence) for r in answerable])
     leads = [lead for fill in fills for lead in fill.leads_ms]
+    best_of = [record.predictors[0] for record in records if record.by_cache and record.predictors]
+    returned = {
+        (record.conversation, memory_id)
+        for record in records
+        for memory_id, predictor in zip(record.read_ids, record.predictors, strict=True)
+        if predictor
+    }
     return ReadsReport(
-        rtt_ms=rtt_ms,
-        speed=speed,
+        setting=setting,
         reads=len(records),
         hit_rate=_mean([record.hit for record in records]),
         wrong_serve_rate=_mean([record.wrong for record in records]),
+        lost_top_rate=_mean([record.lost_top for record in records]),
+        degraded_rate=_mean([record.degraded for record in records]),
         p50_ms=p50,
         p75_ms=p75,
         p95_ms=p95,
@@ -147,11 +245,27 @@ def report(
         recall_ratio=read_recall / server_recall if server_recall else float("nan"),
         identical_top_10=_mean([list(r.read_ids) == list(r.server_ids) for r in records]),
         lead_p95_ms=float(np.percentile(leads, 95)) if leads else float("nan"),
-        memories=sum(fill.memories for fill in fills),
-        pushed_items=dict(pushed_items),
-        used_items=used_items,
+        held_items_p50=float(np.median([fill.held_items for fill in fills])) if fills else float("nan"),
+        used_items=len(returned),
+        predictors={
+            name: PredictorShare(pushed_items.get(name, 0), used_items.get(name, 0), best_of.count(name))
+            for name in sorted({*pushed_items, *used_items, *best_of})
+        },
+        kinds={
+            kind: _of_kind([record for record in records if record.category == kind])
+            for kind in sorted({record.category for record in records})
+        },
         decisions=_counts([record.decision for record in records]),
         statuses=_counts([record.status for record in records]),
+    )
+
+
+def _of_kind(records: Sequence[ReadRecord]) -> ReadsOfKind:
+    return ReadsOfKind(
+        len(records),
+        _mean([record.hit for record in records]),
+        _mean([record.wrong for record in records]),
+        float(np.percentile([record.elapsed_ms for record in records], 95)),
     )
 
 

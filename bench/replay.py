@@ -2,25 +2,30 @@
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
 
 from precall.bench.locomo import LocomoConversation, LocomoQuestion
 from precall.bench.reads_report import Fill, ReadRecord
 from precall.bench.transcript import play, speak
 from precall.client import AsyncClient, AsyncSession, MemoryDraft, MemorySource, Read
 
-INGEST_BATCH = 32
-READY_SECONDS = 120.0
-RESULTS = 10
+INGEST_BATCH: Final = 32
+READY_SECONDS: Final = 120.0
+RESULTS: Final = 10
+Asked = TypeVar("Asked")
 
 
-@dataclass(slots=True)
-class Replayed:
-    """A conversation's reads, not yet judged, and how its cache was filled."""
+@dataclass(frozen=True, slots=True)
+class Replayed(Generic[Asked]):
+    """A conversation's reads, not yet judged, and how its cache was filled.
+
+    ``reads``: what was asked, the read, and its milliseconds.
+    """
 
     fill: Fill
-    reads: list[tuple[LocomoQuestion, Read, float]] = field(default_factory=list)
+    reads: Sequence[tuple[Asked, Read, float]]
 
 
 def scope_of(conversation: LocomoConversation) -> dict[str, str]:
@@ -61,9 +66,10 @@ async def replay(
     questions: Sequence[LocomoQuestion],
     *,
     speed: float,
+    typed: bool,
     advanced: Callable[[int], None],
-) -> Replayed:
-    """Speak and read each question in one new conversation of the same user.
+) -> Replayed[LocomoQuestion]:
+    """Speak (or type) and read each question in one new conversation of the same user.
 
     One question ends before the next begins, so no read sees a push that a later event caused.
     """
@@ -75,7 +81,7 @@ async def replay(
         reads = []
         for question in questions:
             pushes = session.state.pushes
-            read, elapsed_ms = await _ask(session, question, speed=speed)
+            read, elapsed_ms = await _ask(session, question, speed=speed, typed=typed)
             reads.append((question, read, elapsed_ms))
             state = session.state
             if state.pushes > pushes and state.last_lead_seconds is not None:
@@ -84,14 +90,16 @@ async def replay(
                 session.observe("assistant", question.answer, used=read)
             advanced(1)
         state = session.state
-        fill = Fill(
-            conversation.id, len(conversation.turns), state.items, state.complete_rungs, state.pushes, leads
-        )
+        fill = Fill(conversation.id, state.items, state.complete_rungs, state.pushes, leads)
         return Replayed(fill, reads)
 
 
-async def _ask(session: AsyncSession, question: LocomoQuestion, *, speed: float) -> tuple[Read, float]:
+async def _ask(
+    session: AsyncSession, question: LocomoQuestion, *, speed: float, typed: bool
+) -> tuple[Read, float]:
     spoken = speak(question.question)
+    if typed:
+        spoken = replace(spoken, partials=())
     turn_id = str(uuid.uuid4())
     async for partial in play(spoken, speed=speed):
         session.observe("user", partial.text, partial=True, turn_id=turn_id)
@@ -101,21 +109,19 @@ async def _ask(session: AsyncSession, question: LocomoQuestion, *, speed: float)
     return read, 1000 * (time.perf_counter() - started)
 
 
-async def ask_server(
-    client: AsyncClient, conversation: LocomoConversation, questions: Sequence[LocomoQuestion]
-) -> list[float]:
-    """Milliseconds of a read that has no cache: each question asked of the server over the link."""
+async def ask_server(client: AsyncClient, scope: Mapping[str, str], texts: Sequence[str]) -> list[float]:
+    """Milliseconds of a read that has no cache: each text asked of the server over the link."""
     elapsed_ms = []
-    async with client.session(scope_of(conversation), uuid.uuid4()) as session:
-        for question in questions:
+    async with client.session(scope, uuid.uuid4()) as session:
+        for text in texts:
             started = time.perf_counter()
-            await session.search(" ".join(question.question.split()), limit=RESULTS)
+            await session.search(text, limit=RESULTS)
             elapsed_ms.append(1000 * (time.perf_counter() - started))
     return elapsed_ms
 
 
 async def judge(
-    client: AsyncClient, conversation: LocomoConversation, replayed: Replayed
+    client: AsyncClient, conversation: LocomoConversation, replayed: Replayed[LocomoQuestion]
 ) -> list[ReadRecord]:
     """Put the server's own answer beside each read; no memory was written meanwhile."""
     records = []
@@ -123,14 +129,11 @@ async def judge(
         for question, read, elapsed_ms in replayed.reads:
             truth = await session.search(" ".join(question.question.split()), limit=RESULTS)
             records.append(
-                ReadRecord(
+                ReadRecord.of(
+                    read,
                     conversation=conversation.id,
                     category=question.category.name.lower(),
                     elapsed_ms=elapsed_ms,
-                    encode_ms=read.encode_ms,
-                    source=read.source,
-                    status=read.status,
-                    decision=read.decision,
                     read_ids=[item.memory.source.turn_id for item in read.items],
                     server_ids=[item.memory.source.turn_id for item in truth.items],
                     evidence=question.evidence,

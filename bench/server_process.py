@@ -35,6 +35,13 @@ class Address:
         return f"127.0.0.1:{self.port}"
 
 
+def resident_bytes(process_id: int) -> int:
+    """Of a process's memory, as Linux tells it."""
+    status = Path(f"/proc/{process_id}/status").read_text().splitlines()
+    line = next(line for line in status if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
 class ServerProcess:
     """Start with ``async with`` or ``start``; the folder survives, so that it can be started again on it."""
 
@@ -60,6 +67,13 @@ class ServerProcess:
         return self.folder / "data"
 
     @property
+    def resident_bytes(self) -> int:
+        """What the process has in memory now. Raises ServerDied when it does not run."""
+        if self._process is None or self._process.returncode is not None:
+            raise ServerDied(f"the server does not run: {self._tail()}")
+        return resident_bytes(self._process.pid)
+
+    @property
     def admin_key(self) -> str:
         """The key that the server made for itself on its first start."""
         return (self.data_dir / "admin.key").read_text().strip()
@@ -69,6 +83,12 @@ class ServerProcess:
         no_reads = ClientOptions(local_encoding=LocalEncoding.OFF)
         async with AsyncClient(self.address.target, api_key=self.admin_key, options=no_reads) as client:
             await client.admin.create_tenant(tenant_id)
+        return await self.make_key(tenant_id)
+
+    async def make_key(self, tenant_id: str) -> str:
+        """An API key for a tenant that there is."""
+        no_reads = ClientOptions(local_encoding=LocalEncoding.OFF)
+        async with AsyncClient(self.address.target, api_key=self.admin_key, options=no_reads) as client:
             return (await client.admin.create_key(tenant_id)).secret
 
     async def start(self, *, port: int = 0) -> None:

@@ -24,40 +24,83 @@ def reads(
         Path | None, typer.Option(help="Where the latency plot (PNG) goes; by default beside the JSON.")
     ] = None,
     limit_questions: Annotated[
-        int | None, typer.Option(min=1, help="Ask at most so many questions of each conversation.")
+        int | None,
+        typer.Option(min=1, help="Ask at most so many questions of each conversation; shared: of each kind."),
     ] = None,
     conversations: Annotated[
-        int | None, typer.Option(min=1, help="Replay at most so many conversations.")
+        int | None, typer.Option(min=1, help="Replay at most so many conversations; personal alone.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Append the figures to this table of results.")] = None,
     complete_below: Annotated[
         int | None,
         typer.Option(min=0, help="Hold rungs of at most so many memories whole; 0 leaves all to prediction."),
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.1, help="How much faster than life people speak.")] = 10.0,
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="How much faster than life people speak (default 10; shared: 1)."),
+    ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="personal: each conversation is one user. shared: all that is known in one customer rung; "
+            "DATA then holds locomo, scifact and xquad."
+        ),
+    ] = "personal",
+    typed: Annotated[
+        bool, typer.Option("--typed", help="No partial transcripts: only earlier turns can predict.")
+    ] = False,
+    max_items: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=10, help="Items that a session may hold; repeated, with shared: a run each, and their curve."
+        ),
+    ] = None,
+    sessions_at_once: Annotated[
+        int, typer.Option(min=1, help="Conversations that go on side by side; shared alone.")
+    ] = 8,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help="Where vectors are kept between runs, of shared; by default a temporary folder."),
+    ] = None,
 ) -> None:
     """Replay conversations against a real server behind a slow link, and judge every read."""
     from precall.bench import reads as run
     from precall.bench.locomo import LocomoFormatError
+    from precall.bench.quality import VECTORS_FOLDER
+    from precall.bench.quality_sets import QualitySetError
+    from precall.bench.reads_run import Profile, ReadsRun
     from precall.bench.server_process import ServerDied
     from precall.cli.failure import CommandFailed
 
-    settings = run.ReadsRun(
+    try:
+        asked = Profile(profile)
+    except ValueError:
+        raise typer.BadParameter("it is personal or shared", param_hint="--profile") from None
+    steps = max_items or []
+    if len(steps) > 1 and asked is not Profile.SHARED:
+        raise typer.BadParameter("a curve needs --profile shared", param_hint="--max-items")
+    settings = ReadsRun(
         rtt_ms=rtt_ms,
+        profile=asked,
+        typed=typed,
         speed=speed,
+        max_items=steps[0] if len(steps) == 1 else None,
         max_questions=limit_questions,
+        sessions_at_once=sessions_at_once,
         server_arguments=() if complete_below is None else ("--complete-below", str(complete_below)),
     )
+    written = {
+        "json_path": as_json,
+        "plot_path": plot or (as_json.with_suffix(".png") if as_json else None),
+        "csv_path": csv,
+    }
+    kept = vectors or VECTORS_FOLDER
     try:
-        run.main(
-            data,
-            settings,
-            json_path=as_json,
-            plot_path=plot or (as_json.with_suffix(".png") if as_json else None),
-            csv_path=csv,
-            max_conversations=conversations,
-        )
-    except (LocomoFormatError, ServerDied) as error:
+        if len(steps) > 1:
+            run.curve(data, settings, steps, **written, vectors=kept)
+        else:
+            run.main(data, settings, **written, max_conversations=conversations, vectors=kept)
+    except (LocomoFormatError, QualitySetError, ServerDied) as error:
         raise CommandFailed(str(error)) from error
 
 
@@ -187,3 +230,62 @@ def quality(
         raise CommandFailed(str(error)) from error
     if report.missed:
         raise CommandFailed("a target was missed: see the verdicts above")
+
+
+@bench.command("peer-cache")
+def peer_cache(
+    data: Annotated[Path, typer.Option(help="Folder with locomo/, scifact/ and xquad/.")],
+    peer_python: Annotated[
+        Path, typer.Option(help="Python of an environment with the peer: make .venv-peer-cache/.installed.")
+    ],
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help="Where vectors are kept between runs; by default among temporary files."),
+    ] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Append the figures to this table of results.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few questions, small caches.")] = False,
+) -> None:
+    """Ask precall's cache and maximem-synap's the same: right, wrong, missed, and how long it takes."""
+    from precall.bench import peer_cache as run
+    from precall.bench.locomo import LocomoFormatError
+    from precall.bench.peer_cache_peer import PeerCacheFailed
+    from precall.bench.peer_cache_stage import PeerCacheRun
+    from precall.bench.quality import VECTORS_FOLDER
+    from precall.bench.quality_sets import QualitySetError
+    from precall.cli.failure import CommandFailed
+
+    asked = (PeerCacheRun.quick if quick else PeerCacheRun)(data, vectors or VECTORS_FOLDER, peer_python)
+    try:
+        run.main(asked, json_path=as_json, csv_path=csv)
+    except (LocomoFormatError, QualitySetError, PeerCacheFailed, OSError) as error:
+        raise CommandFailed(str(error)) from error
+
+
+@bench.command("sessions")
+def sessions(
+    data: Annotated[Path, typer.Option(help="A conversation in the LoCoMo format, or a folder of them.")],
+    count: Annotated[int, typer.Option("--sessions", min=1, help="Conversations at once.")] = 1_000,
+    processes: Annotated[int, typer.Option(min=1, help="Agent processes that hold them.")] = 3,
+    seconds: Annotated[float, typer.Option(min=1, help="How long they speak.")] = 60.0,
+    turn_seconds: Annotated[float, typer.Option(min=0.1, help="Between two turns of one of them.")] = 5.0,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Append the figures to this table of results.")] = None,
+) -> None:
+    """Hold many conversations at once on one server: turn to push, reads, writes, memory, errors."""
+    from precall.bench import sessions as run
+    from precall.bench.locomo import LocomoFormatError
+    from precall.bench.server_process import ServerDied
+    from precall.cli.failure import CommandFailed
+
+    asked = run.SessionsRun(
+        data, sessions=count, processes=processes, seconds=seconds, turn_seconds=turn_seconds
+    )
+    try:
+        run.main(asked, json_path=as_json, csv_path=csv)
+    except (LocomoFormatError, run.SessionsFailed, ServerDied) as error:
+        raise CommandFailed(str(error)) from error

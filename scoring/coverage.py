@@ -70,7 +70,7 @@ class CoveredRead:
     ``vector``: float32 unit vector. ``terms``: each once. ``elsewhere``: those of them that a memory which is
     not held may have. ``statistics`` counts the whole rungs, but knows the frequency of some terms only.
     ``weights`` are those of the read, its fusion among them. ``negated``: it denies something.
-    ``approximation``: of the vector, where a light encoder made it; bounds then are as likely as that says.
+    ``approximation``: of the vector, where a light encoder made it.
     """
 
     vector: NDArray[np.float32]
@@ -80,11 +80,6 @@ class CoveredRead:
     weights: RankingWeights
     negated: bool = False
     approximation: "Approximation | None" = None
-
-    @property
-    def doubt(self) -> float:
-        """By so much a held total may be too high beside others."""
-        return self.approximation.doubt(self.weights) if self.approximation else 0.0
 
     @cached_property
     def rarity(self) -> Mapping[str, float]:
@@ -101,9 +96,10 @@ class CoveredRead:
         return {term: idf * (keyword.K1 + 1) for term, idf in self.rarity.items() if term in self.elsewhere}
 
     def bound(self, coverage: Coverage, distance: float) -> float:
-        """The total that no memory outside the cache exceeds, by a coverage at this distance ``|r - q|``."""
-        if self.approximation is not None:
-            distance += self.approximation.distance
+        """The total that no memory outside the cache exceeds, by a coverage at this distance ``|r - q|``.
+
+        It is a total by the read's own ``vector``, and holds for an approximate one as it does for any.
+        """
         gain = _relevance_gain(distance, self._most, coverage, self.weights.fusion)
         return coverage.floor + self.weights.relevance * gain
 

@@ -62,14 +62,12 @@ def judge(
     if not coverages:
         return MISS
     if any(coverage.floor <= 0.0 for coverage in coverages):  # nothing at all was left out
-        approximation = read.approximation
-        settled = approximation is None or approximation.settles(best, read.weights, limit=limit)
-        return _PROVEN if settled else _BORDERLINE
+        return _PROVEN if _proves(read, best, limit, -math.inf) else _BORDERLINE
     nearness = Nearness.of(read.vector, queries)
     bound = evidence.lowest_bound(read, coverages, nearness)
-    if len(best) >= limit and best[limit - 1].total - read.doubt >= bound:
+    if _proves(read, best, limit, bound):
         return _PROVEN
-    near = _BORDERLINE if best and nearness.distance <= NEAR_DISTANCE else MISS
+    near = _BORDERLINE if best and nearness.distance <= _near_distance(read) else MISS
     if calibration is None or read.approximation is not None or len(best) < max(limit, TOP):
         return near
     query = coverages[nearness.nearest]
@@ -85,3 +83,20 @@ def judge(
         confidence=confidence,
     )
     return judgement.in_doubt if read.negated and not query.negated else judgement
+
+
+def _proves(read: CoveredRead, best: Sequence[Ranked], limit: int, bound: float) -> bool:
+    """Whether what to serve stands although there may be memories of a total up to ``bound``.
+
+    An approximate vector has totals of its own for all memories, held or not, and the bound is one of them:
+    what is left to doubt is how far its order may be off.
+    """
+    if read.approximation is not None:
+        return read.approximation.settles(best, read.weights, limit=limit, unheld=bound)
+    return bound == -math.inf or (len(best) >= limit and best[limit - 1].total >= bound)
+
+
+def _near_distance(read: CoveredRead) -> float:
+    """An error has no part in the way from query to read: they add up as the sides of a right angle do."""
+    error = read.approximation.distance if read.approximation is not None else 0.0
+    return math.hypot(NEAR_DISTANCE, error) if math.isfinite(error) else NEAR_DISTANCE

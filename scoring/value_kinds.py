@@ -24,9 +24,16 @@ class ValueKind(Enum):
 
 
 def asked_kind(question: str) -> ValueKind | None:
-    """The kind of value that a question asks for; None where it asks for none, or in no form known here."""
-    words = _folded(question)
-    return next((kind for kind, form in _QUESTIONS if form.search(words)), None)
+    """The kind of value that a question asks for; None where it asks for none, or in no form known here.
+
+    "It shows how much she cares." asks for nothing: a sentence counts that ends in a question mark, or that
+    has no end, as what is spoken.
+    """
+    for sentence in _ASKING.findall(_folded(question)):
+        for kind, form in _QUESTIONS:
+            if form.search(sentence):
+                return kind
+    return None
 
 
 def holds(text: str, kind: ValueKind) -> bool:
@@ -43,6 +50,7 @@ def _any(*patterns: str) -> str:
     return "|".join(patterns)
 
 
+_ASKING: Final = re.compile(r"[^.!?。؟।]+(?=[?؟]|\s*$)")
 _AUXILIARY: Final = (
     "(?:'s|'re|'d|is|are|was|were|did|does|do|will|would|has|have|had|can|could|should|shall|am|must)"
 )
@@ -111,6 +119,7 @@ _NUMBER_WORD: Final = _any(
     r"\b(?:واحد|اثنان|اثنين|ثلاثة?|أربعة?|خمسة?|ستة?|سبعة?|ثماني?ة?|تسعة?|عشرة?|مئة|مائة|ألف)\b",
 )
 _NUMBER: Final = _any(r"\d", _NUMBER_WORD)
+_FREQUENCY: Final = r"\b(?:every|daily|weekly|monthly|yearly|always|rarely|seldom)\b"
 _MONTH: Final = (
     "(?:january|february|march|april|may|june|july|august|september|october|november|december"
     "|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
@@ -150,6 +159,6 @@ _VALUES: Final = MappingProxyType(
                 rf"(?:{_NUMBER}) (?:يوم|أيام|ساع|شهر|أشهر|سن|عام|أعوام|أسبوع|أسابيع|دقيق|دقائق)",
             )
         ),
-        ValueKind.NUMBER: re.compile(_NUMBER),
+        ValueKind.NUMBER: re.compile(_any(_NUMBER, _FREQUENCY)),
     }
 )

@@ -57,7 +57,8 @@ class RungReadings:
         """Read them, a slice at a time; anew where a write comes between, as often as makes sense."""
         for partition in partitions:
             for _ in range(_TRIES):
-                changes, whole, memories = partition.changes, self._is_small(partition), {}
+                changes, whole = partition.changes, self._is_small(partition)
+                memories: dict[str, ReadMemory] = {}
                 for slice_ in self._slices(partition):
                     memories.update(slice_)
                     await asyncio.sleep(0)

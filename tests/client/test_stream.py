@@ -70,7 +70,8 @@ async def test_who_waits_for_a_lease_is_told_of_the_end_of_the_connection() -> N
     await asyncio.sleep(0)
     assert not waiting.done()
     stream.close()
-    assert await waiting is False
+    async with asyncio.timeout(10):
+        assert await waiting is False
     granted = Stream("t", opened(), clock=TwoClocks())
     granted.note_renewed(granted.note_renewal_sent(), 10.0)
     assert await granted.leased() is True

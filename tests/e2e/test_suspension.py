@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from precall.bench.relay import LinkRelay
 from precall.client import MemoryDraft
 from tests.e2e.conftest import Served, conversation, scope
 
@@ -20,9 +21,9 @@ READER = Path(__file__).with_name("reader_process.py")
 
 
 @asynccontextmanager
-async def reader(server: Served) -> AsyncIterator[Process]:
+async def reader(server: Served, *, target: str = "") -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", str(READER), server.target, server.keys["acme"]),
+        *(sys.executable, "-P", str(READER), target or server.target, server.keys["acme"]),
         *("acme", "dana", conversation()),
         stdin=PIPE,
         stdout=PIPE,
@@ -58,6 +59,20 @@ async def test_what_was_deleted_while_a_process_stood_still_is_not_its_first_ans
             await writer.memories.delete(scope(), [written.id])  # returns: nobody can serve it any more
             process.send_signal(signal.SIGCONT)
             assert (await answer(process))["texts"] == []
+
+
+async def test_nor_when_it_wakes_without_a_way_to_the_server(server: Served, link: LinkRelay) -> None:
+    """Nobody tells it of the delete: the end of its lease alone does."""
+    async with server.client() as writer:
+        written = (await writer.memories.write(scope(), [MemoryDraft(text=FACT)]))[0]
+        async with asyncio.timeout(120), reader(server, target=f"127.0.0.1:{link.port}") as process:
+            process.send_signal(signal.SIGSTOP)
+            ask(process)
+            await writer.memories.delete(scope(), [written.id])
+            await link.cut()
+            process.send_signal(signal.SIGCONT)
+            found = await answer(process)
+            assert found["texts"] == [] and found["status"] not in ("hit", "empty")
 
 
 async def test_a_process_that_stood_still_goes_on_with_what_is_true(server: Served) -> None:

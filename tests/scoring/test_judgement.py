@@ -256,3 +256,35 @@ def test_what_is_shipped_says_where_it_is_from() -> None:
     for model, shipped in CALIBRATIONS.items():
         assert shipped.model == model and "LoCoMo" in shipped.provenance
         assert shipped.continued.sure > 0 and shipped.other.sure > 0, "sure is more likely right than wrong"
+
+
+@pytest.mark.parametrize("part_name", ["continued", "other"])
+def test_what_is_shipped_tells_a_near_read_from_a_far_one(part_name: str) -> None:
+    near = Evidence(
+        slack=-1.0,
+        depth_of_three=0.2,
+        depth_of_ten=0.35,
+        distance=0.3,
+        residual=0.25,
+        lead=0.8,
+        gap=0.8,
+        relevance=5.0,
+        length=1.6,
+        held=0.0,
+        new=0.15,
+        unknown=0.0,
+    )
+    far = replace(
+        near,
+        slack=-5.0,
+        depth_of_three=0.95,
+        depth_of_ten=0.9,
+        distance=0.95,
+        residual=0.9,
+        relevance=2.0,
+        new=0.9,
+    )
+    for shipped in CALIBRATIONS.values():
+        judged: CalibratedPart = getattr(shipped, part_name)
+        assert judged.confidence(near) >= judged.sure
+        assert judged.confidence(far) < judged.borderline

@@ -40,6 +40,8 @@ QUESTIONS = {
     ValueKind.NUMBER: [
         "How many dogs does she have?",
         "how old is Dana",
+        "That is great! How many dogs are there? Tell me.",
+        "ok. how often does she fly",
         "What's the phone number of the hotel?",
         "उसके कितने भाई हैं?",
         "kitne log aaye",
@@ -51,6 +53,8 @@ PLAIN = [
     "What did Dana say when she arrived?",
     "Where does she live?",
     "Tell me about the time in Pune",
+    "It is great how much strength people have. Bye!",
+    "She told me how many dogs she has.",
     "Is there as much as before?",
     "वह कहाँ रहती है?",
     "她住在哪里",
@@ -87,7 +91,17 @@ HELD = {
         "٣ أيام",
         "since childhood",
     ],
-    ValueKind.NUMBER: ["2 dogs", "two dogs", "दो भाई", "२ भाई", "teen log", "两本书", "٣ كتب", "ثلاثة كتب"],
+    ValueKind.NUMBER: [
+        "every weekend",
+        "2 dogs",
+        "two dogs",
+        "दो भाई",
+        "२ भाई",
+        "teen log",
+        "两本书",
+        "٣ كتب",
+        "ثلاثة كتب",
+    ],
 }
 LACKING = {
     ValueKind.TIME: ["she may march on", "a Sunless place", "Pune"],

@@ -1,0 +1,144 @@
+"""One session's cache, filled by the pushes that a server would make, with nothing between the two."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from precall.client.cache import SessionCache
+from precall.client.lookup import Lookup
+from precall.engine.anticipation.conversation import Conversation, Turn, TurnRole
+from precall.engine.anticipation.events import Push, StreamEvent
+from precall.engine.anticipation.held import HeldSet
+from precall.engine.anticipation.lease import Lease
+from precall.engine.anticipation.predictor import AnsweredQuery, Proposal
+from precall.engine.anticipation.recent_turns import MOST_ITEMS, answer_size, texts_to_ask
+from precall.engine.anticipation.session import Session
+from precall.engine.anticipation.settings import AnticipationSettings
+from precall.engine.anticipation.stream import Stream
+from precall.engine.clock import SystemClock
+from precall.engine.encoding.card import ModelCard
+from precall.engine.index.partition import Partition
+from precall.engine.memory.ladder import Ladder
+from precall.engine.retrieval.query import Query
+from precall.engine.retrieval.search import search_fast
+from precall.scoring.fusion import keyword_share
+from precall.scoring.negation import negates
+from precall.scoring.query_terms import QueryTerms
+from precall.scoring.ranking import RankingWeights
+from precall.server.mapping.events import EventMapper
+
+RESULTS: Final = 10
+_SETTINGS: Final = AnticipationSettings()
+_LADDER: Final = Ladder(("customer",))
+_WEIGHTS: Final = RankingWeights()
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRung:
+    """A rung of the top level, and the vectors of what is asked of it. ``now``: Unix seconds."""
+
+    partition: Partition
+    card: ModelCard
+    vectors: Mapping[str, NDArray[np.float32]]
+    now: float
+
+    def query(self, text: str, limit: int) -> Query:
+        terms = QueryTerms.of(text)
+        share = keyword_share(terms, self.card.scripts)
+        return Query(self.vectors[text], terms.terms, self.now, limit=limit, keyword_share=share)
+
+    def nearest(self, text: str, count: int) -> list[str]:
+        """Ids of the memories whose vectors are nearest to the text's."""
+        indexed = self.partition.all()
+        cosines = np.stack([each.vector for each in indexed]).astype(np.float32) @ self.vectors[text]
+        return [indexed[row].memory.id for row in np.argsort(-cosines)[:count]]
+
+    async def embed_turn(self, text: str) -> NDArray[np.float32]:
+        return self.vectors[text]
+
+
+class PushedCache:
+    """Filled as a conversation goes on; what stands in it came with the query in ``brought_by``."""
+
+    def __init__(self, rung: AskedRung, items: int) -> None:
+        self._rung = rung
+        self._answer_items = answer_size(items, least=_SETTINGS.items_per_query, most=MOST_ITEMS)
+        clock = SystemClock()
+        top = rung.partition.rung
+        held = HeldSet(max_items=items, max_bytes=1 << 40, coverages_kept=_SETTINGS.coverages_kept)
+        lease = Lease(clock, 1.0)
+        stream = Stream("stream", "tenant", rung.card, lease, clock, patience=1.0, capacity=1)
+        self._session = Session(
+            id="session",
+            tenant_id="tenant",
+            conversation_id="",
+            rung=top,
+            ladder=_LADDER,
+            model=rung,
+            partitions=[rung.partition],
+            stream=stream,
+            held=held,
+            conversation=Conversation(_SETTINGS.turns_kept),
+            parts_waiting=1,
+        )
+        self._session.announced_version = 1
+        self._mapper = EventMapper(_LADDER, rung.card.fingerprint, rung.card.dimension)
+        self.cache = SessionCache(_LADDER.scope(top), max_items=items, max_bytes=1 << 40)
+        self.cache.adopt(
+            fingerprint=rung.card.fingerprint, maximum_age=float("inf"), scripts=rung.card.scripts
+        )
+        self.brought_by: dict[str, str] = {}
+        self._take(self._session.open_push(readings=(), part_items=_SETTINGS.push_part_items), "")
+
+    @property
+    def held_ids(self) -> list[str]:
+        return list(self.cache.stamps())
+
+    def hear(self, text: str, *, partial: bool) -> None:
+        """The next words of the conversation: what they retrieve is pushed."""
+        conversation = self._session.conversation
+        if conversation.observe(Turn(TurnRole.USER, text), partial=partial):
+            for asked in texts_to_ask(conversation):
+                self._answer(asked)
+
+    def lookup(self, text: str) -> Lookup:
+        """As a read does it, its query's vector made already."""
+        return self.cache.lookup(
+            self._rung.vectors[text],
+            QueryTerms.of(text),
+            limit=RESULTS,
+            now=self._rung.now,
+            elapsed=0.0,
+            weights=_WEIGHTS,
+            question=text,
+        )
+
+    def hold(self, memory_ids: Sequence[str]) -> None:
+        """Have these held, by what they may."""
+        self._propose(Proposal("given", memory_ids, self._session.announced_version), "")
+
+    def _answer(self, text: str) -> None:
+        query = self._rung.query(text, self._answer_items)
+        hits = search_fast([self._rung.partition], query)
+        floor = hits[-1].score.total if len(hits) == self._answer_items else 0.0
+        terms = frozenset(query.terms)
+        answered = AnsweredQuery(query.vector, terms, floor, query.keyword_share, negates(text))
+        ids = [hit.memory.id for hit in hits]
+        self._propose(Proposal("recent_turns", ids, self._session.announced_version, answered), text)
+
+    def _propose(self, proposal: Proposal, text: str) -> None:
+        pushes = self._session.answer_push(
+            proposal, caused_at=0.0, caused_by_sequence=0, part_items=_SETTINGS.push_part_items
+        )
+        self._take(pushes, text)
+
+    def _take(self, pushes: Sequence[Push], text: str) -> None:
+        for push in pushes:
+            self.cache.apply(self._mapper.message(StreamEvent(1, push)).push, elapsed=0.0)
+            for memory_id in push.evicted_ids:
+                self.brought_by.pop(memory_id, None)
+            for item in push.items:
+                self.brought_by[item.indexed.memory.id] = text

@@ -1,0 +1,131 @@
+"""One agent process of `precall bench sessions`: many sessions on one client, at a real pace.
+
+    python -P -m precall.bench.sessions_worker JOB.json ANSWER.json
+
+Tells `opened` on its output once every session is open, and begins to speak at the line that it then reads.
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from precall.bench.server_process import resident_bytes
+from precall.client import AsyncClient, AsyncSession, ClientEvent, PrecallError, PushApplied
+
+READY_SECONDS: Final = 300.0
+_RESULTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """``scopes``: a session each. ``texts``: what is said. ``write_every``: a session's turns to a write."""
+
+    target: str
+    api_key: str
+    scopes: list[dict[str, str]]
+    texts: list[str]
+    seconds: float
+    turn_seconds: float
+    write_every: int
+    seed: int
+
+
+@dataclass(slots=True)
+class Answer:
+    """Milliseconds of reads, writes, and from turns to their pushes; failures by name; bytes in memory."""
+
+    reads_ms: list[float] = field(default_factory=list)
+    writes_ms: list[float] = field(default_factory=list)
+    leads_ms: list[float] = field(default_factory=list)
+    turns: int = 0
+    sources: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    resident_before: int = 0
+    resident_after: int = 0
+
+    def count_error(self, name: str) -> None:
+        self.errors[name] = self.errors.get(name, 0) + 1
+
+
+class Leads:
+    """Hears of pushes, and keeps how long they took."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.counting = False
+
+    def __call__(self, event: ClientEvent) -> None:
+        if self.counting and isinstance(event, PushApplied) and event.lead_seconds is not None:
+            self._answer.leads_ms.append(1000 * event.lead_seconds)
+
+
+async def work(job: Job) -> Answer:
+    answer = Answer()
+    leads = Leads(answer)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(AsyncClient(job.target, api_key=job.api_key, hooks=[leads]))
+        first = await stack.enter_async_context(client.session(job.scopes[0], uuid.uuid4()))
+        await first.ready(READY_SECONDS)  # the encoder is loaded once a process, whatever the sessions
+        answer.resident_before = resident_bytes(os.getpid())
+        sessions = [first]
+        for scope in job.scopes[1:]:
+            sessions.append(await stack.enter_async_context(client.session(scope, uuid.uuid4())))
+        ready = await asyncio.gather(*(session.ready(READY_SECONDS) for session in sessions))
+        for _ in range(ready.count(False)):
+            answer.count_error("session not ready")
+        print("opened", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        leads.counting = True
+        speakers = [_speak(session, job, number, answer) for number, session in enumerate(sessions)]
+        await asyncio.gather(*speakers)
+        answer.resident_after = resident_bytes(os.getpid())
+    return answer
+
+
+async def _speak(session: AsyncSession, job: Job, number: int, answer: Answer) -> None:
+    """A turn every ``turn_seconds``, each session at moments of its own; late turns are not made up for."""
+    chance = random.Random((job.seed, number).__repr__())
+    end = time.perf_counter() + job.seconds
+    await asyncio.sleep(chance.random() * job.turn_seconds)
+    turn = 0
+    while time.perf_counter() < end:
+        begun = time.perf_counter()
+        turn += 1
+        try:
+            await _turn(session, job, chance.choice(job.texts), turn, answer)
+        except PrecallError as error:
+            answer.count_error(error.reason)
+        await asyncio.sleep(max(0.0, begun + job.turn_seconds - time.perf_counter()))
+
+
+async def _turn(session: AsyncSession, job: Job, text: str, turn: int, answer: Answer) -> None:
+    answer.turns += 1
+    session.observe("user", text)
+    begun = time.perf_counter()
+    read = await session.read(text, limit=_RESULTS)
+    answer.reads_ms.append(1000 * (time.perf_counter() - begun))
+    source = f"{read.source.value}, {read.status.value}"
+    answer.sources[source] = answer.sources.get(source, 0) + 1
+    if turn % job.write_every == 0:
+        begun = time.perf_counter()
+        await session.remember(f"{text} ({uuid.uuid4()})", truncate=True)
+        answer.writes_ms.append(1000 * (time.perf_counter() - begun))
+
+
+def main() -> None:
+    job_path, answer_path = map(Path, sys.argv[1:])
+    fields: dict[str, Any] = json.loads(job_path.read_text())
+    answer = asyncio.run(work(Job(**fields)))
+    answer_path.write_text(json.dumps(asdict(answer)))
+
+
+if __name__ == "__main__":
+    main()
