@@ -3,7 +3,8 @@
 python -P -m precall.bench.coverage_fit --data ../shared/data
 
 Prints the numbers for `precall.scoring.calibration`, and for each budget the share of reads that a cache
-serves, and serves wrong, by the fitted judgement, by proofs alone, and by a bar on the best score.
+serves, and serves wrong, by the fitted judgement, by proofs alone, and by a bar on the best score. Reads
+before which no query was covered are left out: with few items held and typed turns they are most.
 """
 
 import argparse

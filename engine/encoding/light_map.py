@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 RIDGE: Final = 0.1
-"""Of the small vectors' mean variance a dimension. Chosen with `precall.bench.light` on LoCoMo 26 and 30."""
+"""Of the small vectors' mean variance a dimension. Picked with `precall.bench.light` on LoCoMo, where it made
+little difference; figures on LoCoMo are not held out from it.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,9 @@ async def test_the_end_of_one_leaves_the_others(server: FakeServer, sessions: li
     late = Stored(text="number 4 likes peanuts", scope=scope(4))
     server.add(late)
     server.break_streams()
-    await until(lambda: len(server.sessions) == USERS - 1 and all(s.state.ready for s in others(sessions)))
+    await server.called("OpenSession", 2 * USERS - 1)
+    await until(lambda: all(session.state.ready for session in others(sessions)))
+    assert len(server.sessions) == USERS - 1
     assert set(await found(sessions[4])) == {fact(4).text, late.text}
 
 
