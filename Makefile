@@ -3,9 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 DATA ?= ../shared/data/locomo
 RTT_MS ?= 40
+SCHEDULES ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-vllm check proto bench env-report clean
+.PHONY: help setup demo test simulate test-vllm check proto bench env-report clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -54,6 +55,9 @@ test: .venv/.installed .venv-proto/.installed ## Every test
 
 test-vllm: .venv-vllm/.installed ## The tests that need vLLM, on its build for processors; minutes
 	.venv-vllm/bin/pytest tests/vllm
+
+simulate: .venv/.installed ## Clients, server and network by chance, on a virtual clock (SCHEDULES=1000)
+	PYTHONPATH=. $(BIN)/python -P -m tests.simulation --schedules $(SCHEDULES)
 
 check: .venv/.installed .venv-proto/.installed ## Lint, format, types, stubs
 	$(BIN)/ruff check

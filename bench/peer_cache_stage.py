@@ -77,7 +77,7 @@ class PeerCacheStage:
         partition = Partition(memories[0].memory.rung, encoder.card.dimension, PartitionSettings())
         partition.apply(added=memories)
         now = max(each.memory.event_time.timestamp() for each in memories)
-        self.rung = AskedRung(partition, encoder.card, asked, now)
+        self.rung = AskedRung(partition, encoder.card, asked, now, self.item_vectors)
         self.memories = memories
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

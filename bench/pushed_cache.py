@@ -38,12 +38,16 @@ _WEIGHTS: Final = RankingWeights()
 
 @dataclass(frozen=True, slots=True)
 class AskedRung:
-    """A rung of the top level, and the vectors of what is asked of it. ``now``: Unix seconds."""
+    """A rung of the top level, and the vectors of what is asked of it. ``now``: Unix seconds.
+
+    ``rows``: the memories' vectors, float32, ``(memories, dimension)``; a memory's id is its row.
+    """
 
     partition: Partition
     card: ModelCard
     vectors: Mapping[str, NDArray[np.float32]]
     now: float
+    rows: NDArray[np.float32]
 
     def query(self, text: str, limit: int) -> Query:
         terms = QueryTerms.of(text)
@@ -52,9 +56,8 @@ class AskedRung:
 
     def nearest(self, text: str, count: int) -> list[str]:
         """Ids of the memories whose vectors are nearest to the text's."""
-        indexed = self.partition.all()
-        cosines = np.stack([each.vector for each in indexed]).astype(np.float32) @ self.vectors[text]
-        return [indexed[row].memory.id for row in np.argsort(-cosines)[:count]]
+        cosines = self.rows @ self.vectors[text]
+        return [str(row) for row in np.argsort(-cosines)[:count]]
 
     async def embed_turn(self, text: str) -> NDArray[np.float32]:
         return self.vectors[text]

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from precall.engine.anticipation.events import RungClaim
 from precall.engine.index.partition import Partition
 from precall.engine.memory.ladder import Ladder, Rung
+from precall.scoring.keyword import Statistics
 
 
 class RungClaims:
@@ -33,8 +34,9 @@ class RungClaims:
         """What is true of every visible rung now.
 
         A complete rung the client counts for itself. Of the others it is told how often the given terms stand
-        there, whichever rung brought them up: a term's weight is that of all visible rungs together. The
-        first time it is told as well which terms there are; of later ones it hears as they are written.
+        there, be it not at all, whichever rung brought them up: a term's weight is that of all visible rungs
+        together, and one whose last memory went must not keep the count that was told before. The first time
+        it is told as well which terms there are; of later ones it hears as they are written.
         """
         return [
             RungClaim(self._ladder.level_of(partition.rung), True, len(partition), None)
@@ -43,7 +45,7 @@ class RungClaims:
                 level=self._ladder.level_of(partition.rung),
                 complete=False,
                 memories=len(partition),
-                statistics=partition.statistics(terms),
+                statistics=Statistics.sum([partition.statistics(terms)], terms),
                 vocabulary=self._untold_vocabulary(partition),
             )
             for partition in self._partitions

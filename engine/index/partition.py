@@ -16,8 +16,9 @@ from precall.engine.index.facets import FacetIndex
 from precall.engine.index.features import check_lengths, copied, features_of
 from precall.engine.index.filter import MemoryFilter
 from precall.engine.index.listed import ListedCodes
-from precall.engine.index.selection import KeywordEvidence, Selection, select
-from precall.engine.index.slot_set import SlotSet
+from precall.engine.index.score_column import ScoreColumn
+from precall.engine.index.selection import Selection, select
+from precall.engine.index.serving_windows import ServingWindows
 from precall.engine.memory.block import MemoryBlock
 from precall.engine.memory.kept_memories import KeptMemories
 from precall.engine.memory.ladder import Rung
@@ -64,12 +65,12 @@ class Partition:
     def _clear(self) -> None:
         self._set = MemorySet(self._dimension)
         self._facets = FacetIndex()
-        self._windowed = SlotSet()  # rows that may not be served at every moment
+        self._windows = ServingWindows(self._set)
         sizes = self._settings
         self._keeper = CodeKeeper(
             self.rung, self._set, self._lock, exact_below=sizes.exact_below, listed_from=sizes.listed_from
         )
-        self._keyword_scores = np.zeros(0, np.float32)  # all zero between searches
+        self._scores = ScoreColumn()
         self._memories.clear()
 
     def __len__(self) -> int:
@@ -150,9 +151,7 @@ class Partition:
                 self._set.extend(block.ids, block.features)
                 self._memories.extend(block.ids, block.contents)
                 self._facets.extend(first, block)
-                _, servable_from, servable_until = block.features.moments.T
-                windowed = (servable_from > float("-inf")) | (servable_until < float("inf"))
-                self._windowed.update((first + np.flatnonzero(windowed)).tolist())
+                self._windows.rows_added(first, block.features.moments)
                 self._keeper.rows_added(len(block))
             self._changes += 1
         self._keeper.adapt()
@@ -168,8 +167,7 @@ class Partition:
         slot = self._set.add(memory_id, features)
         self._memories.add(memory)
         self._facets.add(slot, memory)
-        if features.servable_from > float("-inf") or features.servable_until < float("inf"):
-            self._windowed.add(slot)
+        self._windows.row_added(slot, features)
 
     def _remove(self, memory_ids: Sequence[str]) -> None:
         if memory_ids and len(memory_ids) == len(self._memories):
@@ -183,7 +181,7 @@ class Partition:
             memory = self._memories.pop(memory_id)
             slot = self._set.remove(memory_id)
             self._facets.remove(slot, memory, last, last_memory)
-            self._windowed.row_removed(slot, last)
+            self._windows.row_removed(slot, last)
             self._keeper.row_removed(slot, last)
 
     def still(self) -> AbstractContextManager[bool]:
@@ -251,9 +249,7 @@ class Partition:
         self, query_vector: NDArray[np.float32], term_weights: Mapping[str, float], selection: Selection
     ) -> Candidates | None:
         """As `candidates`, but every row is looked at: what a choice is judged by. None when a write came
-        between.
-
-        For no longer than a chunk at a time does it keep others waiting, and it makes no copy of the vectors.
+        between. For no longer than a chunk at a time does it keep others waiting, and it copies no vectors.
         """
         with self._lock:
             changes, size = self._changes, len(self._set)
@@ -274,36 +270,23 @@ class Partition:
         allowed: NDArray[np.bool_] | None = None
         if selection.filter is not None and not selection.filter.is_empty:
             allowed = self._facets.mask(selection.filter, self._set.event_seconds)
-        if len(self._windowed):
-            slots = self._windowed.array()
-            barred = selection.now >= self._set.servable_until[slots]
-            if not selection.include_upcoming:
-                barred |= self._set.servable_from[slots] > selection.now
-            if barred.any():
-                allowed = np.ones(len(self._set), np.bool_) if allowed is None else allowed
-                allowed[slots[barred]] = False
+        barred = self._windows.barred(selection.now, include_upcoming=selection.include_upcoming)
+        if len(barred):
+            allowed = np.ones(len(self._set), np.bool_) if allowed is None else allowed
+            allowed[barred] = False
         return allowed
 
     def _chosen(
         self, question: Question, term_weights: Mapping[str, float], allowed: NDArray[np.bool_] | None
     ) -> Candidates:
-        codes, scores = self._keeper.codes, self._scratch()
-        touched = self._set.keywords.add_scores(scores, term_weights)
-        try:
+        codes = self._keeper.codes
+        with self._scores.of(self._set, term_weights) as evidence:
             if allowed is not None and (codes is None or np.count_nonzero(allowed) <= _FEW):
                 slots = np.flatnonzero(allowed)
             else:
                 assert codes is not None
-                slots = select(self._set, codes, question, KeywordEvidence(scores, touched), allowed)
-            return self._set.chosen(slots, question.vector, scores[slots])
-        finally:
-            scores[touched] = 0
-
-    def _scratch(self) -> NDArray[np.float32]:
-        """A column of zeros, to be one again afterwards: making it anew costs more than a search."""
-        if len(self._keyword_scores) < len(self._set):
-            self._keyword_scores = np.zeros(2 * len(self._set), np.float32)
-        return self._keyword_scores
+                slots = select(self._set, codes, question, evidence, allowed)
+            return self._set.chosen(slots, question.vector, evidence.scores[slots])
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the parts disagree; for tests."""
@@ -311,5 +294,5 @@ class Partition:
             self._set.check_integrity()
             assert set(self._set.ids) == set(self._memories)
             self._facets.check_integrity([self._memories[memory_id] for memory_id in self._set.ids])
-            assert not self._keyword_scores.any()
+            self._scores.check_integrity()
             self._keeper.check_integrity()

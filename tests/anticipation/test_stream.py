@@ -244,3 +244,14 @@ class TestLease:
         assert long.remaining == 10.0
         short.cover(long)
         assert short.remaining == 10.0
+
+    def test_has_nothing_to_do_with_the_time_of_day(self) -> None:
+        class JumpingClock(FakeClock):
+            def wall(self) -> float:
+                raise AssertionError("a jump of the wall clock would end a lease, or prolong it")
+
+        clock = JumpingClock()
+        lease = Lease(clock, 10.0)
+        lease.grant()
+        clock.advance(4.0)
+        assert lease.remaining == 6.0

@@ -84,7 +84,13 @@ class World:
                 for row, word in enumerate(self.WORDS)
             ]
         )
-        self.rung = AskedRung(self.partition, encoder.card, self.vectors, 1_700_000_000.0)
+        self.rung = AskedRung(
+            self.partition,
+            encoder.card,
+            self.vectors,
+            1_700_000_000.0,
+            np.stack([self.vectors[word] for word in self.WORDS]),
+        )
 
 
 def test_a_cache_is_filled_by_what_is_heard_and_knows_what_brought_it():

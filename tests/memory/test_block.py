@@ -78,7 +78,7 @@ def assert_same(filled: Partition, built: Partition) -> None:
     for column in ("importance", "event_seconds", "servable_from", "servable_until"):
         np.testing.assert_array_equal(getattr(filled._set, column), getattr(built._set, column))
     assert vars(filled.statistics()) == vars(built.statistics())
-    assert sorted(filled._windowed.array()) == sorted(built._windowed.array())
+    assert sorted(filled._windows._windowed.array()) == sorted(built._windows._windowed.array())
     for memory in [each.memory for each in expected]:
         asked = MemoryFilter(
             kinds=frozenset({memory.kind}),
