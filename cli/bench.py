@@ -89,17 +89,23 @@ def reads(
         sessions_at_once=sessions_at_once,
         server_arguments=() if complete_below is None else ("--complete-below", str(complete_below)),
     )
-    written = {
-        "json_path": as_json,
-        "plot_path": plot or (as_json.with_suffix(".png") if as_json else None),
-        "csv_path": csv,
-    }
+    plot_path = plot or (as_json.with_suffix(".png") if as_json else None)
     kept = vectors or VECTORS_FOLDER
     try:
         if len(steps) > 1:
-            run.curve(data, settings, steps, **written, vectors=kept)
+            run.curve(
+                data, settings, steps, json_path=as_json, plot_path=plot_path, csv_path=csv, vectors=kept
+            )
         else:
-            run.main(data, settings, **written, max_conversations=conversations, vectors=kept)
+            run.main(
+                data,
+                settings,
+                json_path=as_json,
+                plot_path=plot_path,
+                csv_path=csv,
+                max_conversations=conversations,
+                vectors=kept,
+            )
     except (LocomoFormatError, QualitySetError, ServerDied) as error:
         raise CommandFailed(str(error)) from error
 

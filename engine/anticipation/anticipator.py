@@ -143,7 +143,7 @@ class Anticipator:
                 retry_after_seconds=settings.heartbeat_seconds,
             )
         later = self._sessions.get(tenant_id, session_id)
-        if later is not None and later.stream is stream and later.attempt > attempt:
+        if later is not None and later.stream is stream and later.attempt >= attempt > 0:
             return later
         session = Session(
             id=session_id,

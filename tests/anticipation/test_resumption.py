@@ -224,7 +224,8 @@ async def test_an_opening_that_arrives_after_a_later_one_changes_nothing(world: 
     world.open_stream("t", "two")
     elsewhere = world.open_session("t", "two", "s", DANA, attempt=1, named=early)
     assert elsewhere is not later, "on another stream it is another client's word"
-    again = world.open_session("t", "two", "s", DANA, attempt=1)
+    assert world.open_session("t", "two", "s", DANA, attempt=1, named=early) is elsewhere, "a repeat"
+    again = world.open_session("t", "two", "s", DANA)
     assert again is not elsewhere, "clients that count nothing are taken at their word"
 
 

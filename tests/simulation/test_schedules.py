@@ -38,9 +38,9 @@ def test_what_waits_for_nothing_is_a_deadlock_and_not_a_long_wait() -> None:
             runner.run(waiting)
 
 
-def test_a_thread_cannot_call_in() -> None:
-    async def call_in() -> None:
-        await asyncio.get_running_loop().run_in_executor(None, int)
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner, pytest.raises(RuntimeError):
-        runner.run(call_in())
+def test_nothing_runs_in_a_thread() -> None:
+    with (
+        asyncio.Runner(loop_factory=VirtualLoop) as runner,
+        pytest.raises(RuntimeError, match="thread"),
+    ):
+        runner.run(asyncio.to_thread(int))
