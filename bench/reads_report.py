@@ -1,6 +1,7 @@
 """What a run of reads came to, in the numbers that the promise is made of."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -95,12 +96,15 @@ class ReadRecord:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """How one session's cache was filled: ``leads_ms`` from each event to its push stored."""
+    """How one session's cache was filled. ``opening_ms``: till what is held whole was stored. ``leads_ms``:
+    from what was said to the push that it caused stored, the last one of each utterance.
+    """
 
     conversation: str
     held_items: int
     complete_rungs: Sequence[str]
     pushes: int
+    opening_ms: float
     leads_ms: Sequence[float]
 
 
@@ -168,6 +172,7 @@ class ReadsReport:
     server_recall_at_10: float
     recall_ratio: float
     identical_top_10: float
+    opening_p95_ms: float
     lead_p95_ms: float
     held_items_p50: float
     used_items: int
@@ -193,8 +198,18 @@ class ReadsReport:
             Measurement(
                 "reads", case, "recall_at_10", self.recall_at_10, "share", "server", self.recall_ratio
             ),
-            Measurement("reads", case, "lead_p95", self.lead_p95_ms, "ms"),
+            Measurement("reads", case, "degraded_rate", self.degraded_rate, "share"),
+            Measurement("reads", case, "reads", self.reads, "reads"),
+            Measurement("reads", case, "opening_p95", self.opening_p95_ms, "ms"),
+            *([] if math.isnan(self.lead_p95_ms) else [self._lead(case)]),
+            *(
+                Measurement("reads", case, f"hit_rate of {kind}", of_kind.hit_rate, "share")
+                for kind, of_kind in self.kinds.items()
+            ),
         ]
+
+    def _lead(self, case: str) -> Measurement:
+        return Measurement("reads", case, "lead_p95", self.lead_p95_ms, "ms")
 
     def write(self, path: Path, machine: Mapping[str, Any]) -> None:
         """As JSON, written aside and renamed."""
@@ -244,7 +259,8 @@ def report(
         server_recall_at_10=server_recall,
         recall_ratio=read_recall / server_recall if server_recall else float("nan"),
         identical_top_10=_mean([list(r.read_ids) == list(r.server_ids) for r in records]),
-        lead_p95_ms=float(np.percentile(leads, 95)) if leads else float("nan"),
+        opening_p95_ms=float(np.percentile([fill.opening_ms for fill in fills], 95)) if fills else math.nan,
+        lead_p95_ms=float(np.percentile(leads, 95)) if leads else math.nan,
         held_items_p50=float(np.median([fill.held_items for fill in fills])) if fills else float("nan"),
         used_items=len(returned),
         predictors={

@@ -1,5 +1,6 @@
 """A run of reads for a reader at a terminal."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -57,7 +58,9 @@ def _rows(result: ReadsReport) -> Iterator[tuple[str, str, str]]:
     yield "same ten", f"{result.identical_top_10:.1%}", "the read's ten are the server's, in order"
     recall = f"of the evidence; the server {result.server_recall_at_10:.3f}"
     yield "recall@10", f"{result.recall_at_10:.3f}", recall
-    yield "lead p95", f"{result.lead_p95_ms:.0f} ms", "from an event to its push stored in the agent"
+    yield "opening p95", f"{result.opening_p95_ms:.0f} ms", "till what is held whole was stored in the agent"
+    if not math.isnan(result.lead_p95_ms):
+        yield "lead p95", f"{result.lead_p95_ms:.0f} ms", "from what was said to its push stored in the agent"
     yield "held items", f"{result.held_items_p50:.0f}", "at a conversation's end, p50"
     yield "pushed items", f"{pushed}", ", ".join(result.predictors)
     yield "used items", f"{result.used_items}", "distinct memories that a read returned from the cache"

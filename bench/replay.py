@@ -77,7 +77,8 @@ async def replay(
         opened = time.perf_counter()
         if not await session.ready(READY_SECONDS):
             raise TimeoutError(f"conversation {conversation.id}: no push arrived in {READY_SECONDS:.0f} s")
-        leads = [1000 * (time.perf_counter() - opened)]
+        opening_ms = 1000 * (time.perf_counter() - opened)
+        leads: list[float] = []
         reads = []
         for question in questions:
             pushes = session.state.pushes
@@ -90,7 +91,7 @@ async def replay(
                 session.observe("assistant", question.answer, used=read)
             advanced(1)
         state = session.state
-        fill = Fill(conversation.id, state.items, state.complete_rungs, state.pushes, leads)
+        fill = Fill(conversation.id, state.items, state.complete_rungs, state.pushes, opening_ms, leads)
         return Replayed(fill, reads)
 
 

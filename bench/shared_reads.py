@@ -99,7 +99,8 @@ async def _hold(
         opened = time.perf_counter()
         if not await session.ready(READY_SECONDS):
             raise TimeoutError(f"conversation {name}: no push arrived in {READY_SECONDS:.0f} s")
-        leads = [1000 * (time.perf_counter() - opened)]
+        opening_ms = 1000 * (time.perf_counter() - opened)
+        leads: list[float] = []
         reads: list[tuple[Utterance, Read, float]] = []
         for utterance in exchange.utterances:
             pushes = session.state.pushes
@@ -113,7 +114,7 @@ async def _hold(
             if state.pushes > pushes and state.last_lead_seconds is not None:
                 leads.append(1000 * state.last_lead_seconds)
         state = session.state
-        fill = Fill(name, state.items, state.complete_rungs, state.pushes, leads)
+        fill = Fill(name, state.items, state.complete_rungs, state.pushes, opening_ms, leads)
         return Replayed(fill, reads)
 
 

@@ -78,7 +78,10 @@ def _remember_tokens() -> None:
 def _filled(options: dict[str, Any], table: Table, texts: list[str], groups: list[dict[str, Any]]) -> Any:
     from maximem_synap.cache.anticipation_cache import AnticipationCache
 
-    cache = AnticipationCache(encoder=table, embed_in_background=False, **options)
+    # Its default of 100 bundles would let it drop what ours still holds.
+    cache = AnticipationCache(
+        max_entries=len(groups) + 1, encoder=table, embed_in_background=False, **options
+    )
     for number, group in enumerate(groups):
         items = [{"content": texts[row], "row": row, "confidence": 1.0} for row in group["rows"]]
         cache.store(

@@ -62,7 +62,7 @@ def test_a_report_counts_over_all_reads_by_kind_and_by_predictor():
     wrong = replace(RIGHT, read_ids=lacking("m0"))
     result = report(
         [RIGHT, neighbour, asked, wrong],
-        [Fill("0", held_items=10, complete_rungs=(), pushes=3, leads_ms=[70.0])],
+        [Fill("0", held_items=10, complete_rungs=(), pushes=3, opening_ms=900.0, leads_ms=[70.0])],
         SETTING,
         pushed_items={"recent_turns": 30, "call_start": 5},
         used_items={"recent_turns": 9},
