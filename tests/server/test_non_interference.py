@@ -45,6 +45,7 @@ OF_ONE_RUN: Final = {
         "Key.revoked_at",
         "Memory.created_at",
         "Push.caused_at",
+        "PushedItem.stamp",
         "RenewLeaseResponse.lease",
         "RerankResponse.timings",
         "SearchResponse.timings",
@@ -53,7 +54,7 @@ OF_ONE_RUN: Final = {
         "WriteMemoriesResponse.timings",
     )
 }
-"""Clocks, random numbers, and what counts heartbeats."""
+"""Clocks, random numbers, digests over them, and what counts heartbeats."""
 
 
 TELLS_OF_IDS: Final = {
