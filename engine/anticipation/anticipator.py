@@ -103,7 +103,7 @@ class Anticipator:
     # Sessions
 
     def readings(self, named: Mapping[str, int] | None) -> RungReadings:
-        """To be prepared for `open_session`."""
+        """To be prepared for `open_session`. ``named``: what the client goes on with, as they have it."""
         return RungReadings(complete_below=self.settings.complete_below, named=named)
 
     def open_session(
@@ -121,14 +121,12 @@ class Anticipator:
         max_items: int = 0,
         max_bytes: int = 0,
         attempt: int = 0,
-        named: Mapping[str, int] | None = None,
         readings: RungReadings | None = None,
     ) -> Session:
         """Start to push for a session; ``partitions`` are its lineage's at ``version`` or later, with vectors
         of ``model``. ``attempt``: one that comes after a later one of the same stream is without effect: what
-        it names was true before. ``named``: id -> stamp of what the client holds of an earlier connection and
-        goes on with; None: it begins with nothing. ``readings``: what was read of the partitions for the same
-        ``named``, so that it need not be read here.
+        it names was true before. ``readings``: what the client names as held, and what was read of the
+        partitions, so that it need not be read here; None: it names nothing.
 
         Raises StreamNotFound for a stream that has ended or was opened while another model served,
         Overloaded, and AlreadyExists for an id of another tenant's.
@@ -163,19 +161,20 @@ class Anticipator:
             parts_waiting=settings.push_parts_waiting,
             attempt=attempt,
         )
+        readings = readings or self.readings(None)
         inherited = self._sessions.add(session)
         self._published.setdefault(tenant_id, version)
         session.announced_version = self._published[tenant_id]
         first = self.send(
             session,
             session.open_push(
-                readings=(readings or self.readings(named)).settled(partitions),
+                readings=readings.settled(partitions),
                 part_items=settings.push_part_items,
-                named=named,
+                named=readings.named,
                 inherited=inherited,
             ),
         )
-        session.linger({*inherited, *(named or ())}, until=first)
+        session.linger({*inherited, *(readings.named or ())}, until=first)
         self._prediction.opened(session)
         if session.conversation.latest is not None:  # said on an earlier connection
             self._prediction.observed(session, Cue.SAID)

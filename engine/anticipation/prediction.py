@@ -113,8 +113,10 @@ class Prediction:
 
     async def _run(self, predictor: Predictor, session: Session, run: _Run) -> None:
         try:
-            while run.cue and self._is_live(session):
+            while run.cue:
                 await session.room()
+                if not self._is_live(session):
+                    return
                 cue, run.cue = run.cue, NOTHING
                 started = self._clock.monotonic()
                 await self._propose(predictor, session, cue)

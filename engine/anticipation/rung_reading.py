@@ -48,9 +48,13 @@ class RungReadings:
     """
 
     def __init__(self, *, complete_below: int, named: Mapping[str, int] | None) -> None:
-        """Rungs of up to ``complete_below`` memories are read whole, of others what a client ``named``."""
+        """Rungs of up to ``complete_below`` memories are read whole, of others what the client ``named``.
+
+        named: id -> stamp of what it holds of an earlier connection and goes on with; None: it begins with
+        nothing.
+        """
+        self.named = named
         self._complete_below = complete_below
-        self._named = named or {}
         self._readings: dict[int, RungReading] = {}  # id of the partition
 
     async def prepare(self, partitions: Sequence[Partition]) -> None:
@@ -81,12 +85,13 @@ class RungReadings:
         return len(partition) <= self._complete_below
 
     def _slices(self, partition: Partition) -> Iterator[Mapping[str, ReadMemory]]:
-        ids = partition.ids if self._is_small(partition) else [i for i in self._named if i in partition]
+        named = self.named or {}
+        ids = partition.ids if self._is_small(partition) else [i for i in named if i in partition]
         for start in range(0, len(ids), _SLICE):
             found = {i: partition.indexed(i) for i in ids[start : start + _SLICE]}
             yield {
                 memory_id: ReadMemory(
-                    indexed, size_of(indexed), stamp_of(indexed) if memory_id in self._named else None
+                    indexed, size_of(indexed), stamp_of(indexed) if memory_id in named else None
                 )
                 for memory_id, indexed in found.items()
                 if indexed is not None

@@ -110,7 +110,6 @@ class AnticipationService(AnticipationServiceServicer):
             max_items=request.max_items,
             max_bytes=request.max_bytes,
             attempt=request.attempt,
-            named=named,
             readings=readings,
         )
         self._book.open_session(session_id, stream_id, principal.key_id)  # last: what was refused is not open

@@ -149,7 +149,6 @@ class World:
             partitions=self.lineage(tenant_id, rung),
             version=self.versions.get(tenant_id, 0),
             attempt=attempt,
-            named=named,
-            readings=readings,
+            readings=readings or self.anticipator.readings(named),
             **limits,
         )
