@@ -35,7 +35,11 @@ MOST_PARTIALS: Final = 8
 QUESTIONS_A_CONVERSATION: Final = 20
 _TURNS_A_WINDOW: Final = 14
 _TURNS_BEFORE: Final = 3
-_SAID: Final = datetime(2023, 6, 1, tzinfo=UTC)
+SAID: Final = datetime(2023, 6, 1, tzinfo=UTC)
+"""Of texts without a date: in the dialogues' years, or their recency would put them before every turn."""
+NEW_TURNS: Final = "turn-new"
+KNOWN_TURNS: Final = "turn-known"
+"""The groups of turns that are in no memory yet, and of those that are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +148,8 @@ def indexed_memories(corpus: SharedCorpus, vectors: Iterable[object]) -> Iterato
             key="",
             confidence=1.0,
             importance=0.5,
-            event_time=_SAID,
-            said_time=_SAID,
+            event_time=SAID,
+            said_time=SAID,
             valid_from=None,
             valid_until=None,
             expires_at=None,
@@ -155,7 +159,7 @@ def indexed_memories(corpus: SharedCorpus, vectors: Iterable[object]) -> Iterato
             pinned=False,
             created_version=1,
             superseded_version=0,
-            created_at=_SAID,
+            created_at=SAID,
             tokens_given=0,
             tokens_used=0,
         )
@@ -209,7 +213,7 @@ def _dialogue(conversation: LocomoConversation, first: int, fitted: bool) -> Ite
     for start in range(rows // 8, rows - _TURNS_A_WINDOW, step):
         turns = conversation.turns[start : start + _TURNS_A_WINDOW]
         for unsaid in (range(first + start, first + rows), range(0)):
-            group = "turn-new" if unsaid else "turn-known"
+            group = NEW_TURNS if unsaid else KNOWN_TURNS
             before = [Utterance(turn.text) for turn in turns[:_TURNS_BEFORE]]
             later = [turn.text for turn in turns[_TURNS_BEFORE:]]
             spoken = [_spoken(text, group) for text in later]

@@ -9,13 +9,12 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from precall.bench.coverage_corpus import Exchange, SharedCorpus, Utterance
+from precall.bench.coverage_corpus import KNOWN_TURNS, SAID, Exchange, SharedCorpus, Utterance
 from precall.bench.locomo import load_conversations
 from precall.bench.quality_vectors import VectorCache
 from precall.engine.encoding.encoder import TextRole
@@ -34,12 +33,8 @@ HELD_OUT: Final = (
 LEAST_MEMORIES: Final = 8_000
 """So many stay in the rung when ends of dialogues are left out of it."""
 
-NEW_TURNS: Final = "turn-new"
-KNOWN_TURNS: Final = "turn-known"
 _RUNG: Final = Rung((SCOPE["customer"],))
 _WRITE_BATCH: Final = 500
-_WRITTEN: Final = datetime(2023, 6, 1, tzinfo=UTC)
-"""Of texts without a date: in the dialogues' years, or their recency would put them before every turn."""
 _IDS: Final = uuid.UUID("6b7a1c52-92a3-4f0e-8f0b-5d0a4be0c9c1")
 
 
@@ -152,8 +147,8 @@ def _memories(corpus: SharedCorpus, data: Path) -> Iterator[NewMemory]:
             id=memory_id(row),
             rung=_RUNG,
             text=text,
-            event_time=_WRITTEN,
-            said_time=_WRITTEN,
+            event_time=SAID,
+            said_time=SAID,
             kind=MemoryKind.DOCUMENT,
         )
         row += 1

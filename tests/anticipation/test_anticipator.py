@@ -1,9 +1,7 @@
 """Isolation, take-over after a reconnect, leases of who left: what a strict delete may rest on."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,30 +22,22 @@ from precall.engine.errors import (
 from precall.engine.memory.ladder import Rung
 from tests.fakes.clock import LoopClock
 from tests.fakes.memories import ACME, DANA, EVE
+from tests.fakes.scenario import scenario_in
 from tests.fakes.stream_client import StreamClient
 from tests.fakes.world import CARD, World, embed_words
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 HELLO = Turn(TurnRole.USER, "pune train")
 
 
-def scenario(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Run], None]:
-    """Runs a test on a virtual clock, with a world that lives on it."""
+def world_of_three() -> World:
+    world = World(LoopClock())
+    world.write("t", [world.memory(f"d{n}", DANA, f"pune {n}") for n in range(4)])
+    world.write("t", [world.memory(f"a{n}", ACME, f"train {n}") for n in range(4)])
+    world.write("t", [world.memory(f"e{n}", EVE, f"tea {n}") for n in range(4)])
+    return world
 
-    def runs(run_on_virtual_clock: Run) -> None:
-        async def within() -> None:
-            world = World(LoopClock())
-            world.write("t", [world.memory(f"d{n}", DANA, f"pune {n}") for n in range(4)])
-            world.write("t", [world.memory(f"a{n}", ACME, f"train {n}") for n in range(4)])
-            world.write("t", [world.memory(f"e{n}", EVE, f"tea {n}") for n in range(4)])
-            await test(world)
-            world.anticipator.check_integrity()
 
-        run_on_virtual_clock(within())
-
-    runs.__name__ = test.__name__
-    runs.__doc__ = test.__doc__
-    return runs
+scenario = scenario_in(world_of_three)
 
 
 def connect(

@@ -1,9 +1,7 @@
 """A session that comes back on another stream: what it holds still is not sent again, what is wrong goes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
 
 from precall.engine.anticipation.conversation import Turn, TurnRole
 from precall.engine.anticipation.events import Push, PushedMemory
@@ -15,27 +13,21 @@ from precall.engine.memory.memory import IndexedMemory
 from precall.scoring.keyword import document_impacts
 from tests.fakes.clock import LoopClock
 from tests.fakes.memories import ACME, DANA, EVE
+from tests.fakes.scenario import scenario_in
 from tests.fakes.stream_client import StreamClient
 from tests.fakes.world import World
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 SETTINGS = AnticipationSettings(complete_below=8, max_items=12, push_part_items=3, items_per_query=4)
 
 
-def scenario(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Run], None]:
-    def runs(run_on_virtual_clock: Run) -> None:
-        async def within() -> None:
-            world = World(LoopClock(), SETTINGS)
-            world.write("t", [world.memory(f"d{n}", DANA, f"pune {n}") for n in range(4)])
-            world.write("t", [world.memory(f"e{n}", EVE, f"tea {n}") for n in range(2)])
-            await test(world)
-            world.anticipator.check_integrity()
+def world_of_two() -> World:
+    world = World(LoopClock(), SETTINGS)
+    world.write("t", [world.memory(f"d{n}", DANA, f"pune {n}") for n in range(4)])
+    world.write("t", [world.memory(f"e{n}", EVE, f"tea {n}") for n in range(2)])
+    return world
 
-        run_on_virtual_clock(within())
 
-    runs.__name__ = test.__name__
-    runs.__doc__ = test.__doc__
-    return runs
+scenario = scenario_in(world_of_two)
 
 
 async def opened(world: World, rung: Rung = DANA) -> StreamClient:

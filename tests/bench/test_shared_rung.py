@@ -67,8 +67,8 @@ async def test_the_rung_is_written_once_and_copied_from_then_on(tmp_path):
             id=memory_id(row),
             rung=module._RUNG,
             text=f"text {row}",
-            event_time=module._WRITTEN,
-            said_time=module._WRITTEN,
+            event_time=module.SAID,
+            said_time=module.SAID,
         )
         for row in (0, 2)
     )

@@ -3,12 +3,13 @@
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import grpc
 import pytest
 from fake_server import FakeServer, Refused
 from pushes import SCOPE, Stored
+from read_items import read_item
 from settable import SettableClock, TermEncoder, until
 
 from precall.client import (
@@ -17,44 +18,15 @@ from precall.client import (
     ClientOptions,
     ConfigurationError,
     EncodedQuery,
-    Memory,
     ReadItem,
     server_search,
 )
 from precall.client.live_checks import LiveChecks, Served, Verdict
-from precall.client.memory import MemorySource
-from precall.client.read import ScoreParts, SearchResult
+from precall.client.read import SearchResult
 from precall.scoring.approximation import Approximation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUESTION = "is Dana allergic to peanuts"
-
-
-def item(name: str, total: float, *, created: int = 1) -> ReadItem:
-    memory = Memory(
-        id=name,
-        scope=SCOPE,
-        kind="fact",
-        state="current",
-        text=name,
-        key="",
-        confidence=1.0,
-        importance=0.5,
-        event_time=NOW,
-        said_time=NOW,
-        valid_from=None,
-        valid_until=None,
-        expires_at=None,
-        source=MemorySource(),
-        questions=(),
-        metadata={},
-        pinned=False,
-        created_version=created,
-        superseded_version=0,
-        created_at=NOW,
-    )
-    score = ScoreParts(total, total, 0.0, 0.0, total, 0.0)
-    return ReadItem(memory, score, "user", timedelta(0))
 
 
 def answer(items: Sequence[ReadItem], *, version: int = 5) -> SearchResult:
@@ -62,7 +34,9 @@ def answer(items: Sequence[ReadItem], *, version: int = 5) -> SearchResult:
 
 
 def ten(*, without: str = "") -> list[ReadItem]:
-    return [item(name, 0.9 - position / 20) for position, name in enumerate("abcdefghij") if name != without]
+    return [
+        read_item(name, 0.9 - position / 20) for position, name in enumerate("abcdefghij") if name != without
+    ]
 
 
 class TestVerdict:
@@ -72,7 +46,7 @@ class TestVerdict:
 
     @pytest.mark.parametrize(("missing", "verdict"), [("a", "wrong"), ("c", "wrong"), ("d", "right")])
     def test_it_is_wrong_without_one_of_the_best_three(self, missing: str, verdict: str) -> None:
-        served = Served([*ten(without=missing), item("late", 0.2)], 10, 5)
+        served = Served([*ten(without=missing), read_item("late", 0.2)], 10, 5)
         assert served.compare(answer(ten())).value == verdict
 
     def test_a_read_of_fewer_is_judged_by_as_many(self) -> None:
@@ -80,24 +54,27 @@ class TestVerdict:
         assert Served(ten()[1:2], 1, 5).compare(answer(ten()[:1])) is Verdict.WRONG
 
     def test_what_ties_with_the_last_one_served_is_not_missing(self) -> None:
-        served = Served([item("x", 0.5)], 1, 5)
-        assert served.compare(answer([item("y", 0.50005)])) is Verdict.RIGHT
-        assert served.compare(answer([item("y", 0.51)])) is Verdict.WRONG
+        served = Served([read_item("x", 0.5)], 1, 5)
+        assert served.compare(answer([read_item("y", 0.50005)])) is Verdict.RIGHT
+        assert served.compare(answer([read_item("y", 0.51)])) is Verdict.WRONG
 
     def test_a_short_answer_has_room_for_everything(self) -> None:
-        assert Served([item("x", 0.5)], 10, 5).compare(answer([item("y", 0.1)])) is Verdict.WRONG
+        assert Served([read_item("x", 0.5)], 10, 5).compare(answer([read_item("y", 0.1)])) is Verdict.WRONG
         assert Served([], 10, 5).compare(answer([])) is Verdict.RIGHT
 
     def test_what_was_written_since_is_not_held_against_it(self) -> None:
-        new = [item("new", 0.95, created=6), *ten()[:9]]
+        new = [read_item("new", 0.95, created=6), *ten()[:9]]
         assert Served(ten(), 10, 5).compare(answer(new, version=6)) is Verdict.UNCLEAR
-        assert Served(ten(), 10, 5).compare(answer([item("n", 0.95), *ten()[:9]], version=6)) is Verdict.WRONG
+        assert (
+            Served(ten(), 10, 5).compare(answer([read_item("n", 0.95), *ten()[:9]], version=6))
+            is Verdict.WRONG
+        )
         assert Served(ten(), 10, 5).compare(answer(new)) is Verdict.WRONG, (
             "at the same version there is no excuse"
         )
 
     def test_what_moved_up_because_others_went_is_not_held_against_it(self) -> None:
-        moved_up = [item("k", 0.7), *ten()[6:]]
+        moved_up = [read_item("k", 0.7), *ten()[6:]]
         assert Served(ten(), 10, 5).compare(answer(moved_up, version=6)) is Verdict.UNCLEAR
         assert Served(ten(), 10, 5).compare(answer(moved_up)) is Verdict.WRONG
 

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from precall.scoring import coverage, judgement
 from precall.scoring.coverage import Coverage, CoveredRead, Decision
 from precall.scoring.fusion import Fusion
-from precall.scoring.keyword import Statistics, document_impacts
-from precall.scoring.memory_set import Features, MemorySet
+from precall.scoring.keyword import Statistics
+from precall.scoring.memory_set import MemorySet
 from precall.scoring.ranking import Ranked, RankingWeights, rank
+from tests.fakes.memory_sets import NOW, VOCABULARY, memory_set, random_unit
 
-NOW = 1_700_000_000.0
 WEIGHTS = RankingWeights()
-VOCABULARY = ["pune", "trip", "dog", "cat", "tea", "rain", "train", "april", "mother", "piano"]
 
 
 def judge(
@@ -37,29 +36,6 @@ def judge(
     ).decision
 
 
-def random_unit(generator: np.random.Generator, dimension: int = 8) -> np.ndarray:
-    vector = generator.normal(size=dimension).astype(np.float32)
-    return vector / np.linalg.norm(vector)
-
-
-def memory_set(generator: np.random.Generator, count: int) -> MemorySet:
-    memories = MemorySet(8)
-    for number in range(count):
-        memories.add(
-            f"m{number}",
-            Features(
-                vector=random_unit(generator).astype(np.float16),
-                impacts=document_impacts(list(generator.choice(VOCABULARY, 3))),
-                importance=float(generator.uniform()),
-                event_seconds=NOW - float(generator.uniform(0, 1e7)),
-                servable_from=float("-inf"),
-                servable_until=float("inf"),
-                depth=1,
-            ),
-        )
-    return memories
-
-
 SHARES = st.sampled_from([0.7, 0.825, 0.95])
 
 
@@ -80,7 +56,7 @@ def test_sure_is_never_wrong(
     keyword leg's of the query and of the read.
     """
     generator = np.random.default_rng(seed)
-    everything = memory_set(generator, 60)
+    everything = memory_set(generator, 60, oldest_seconds=1e7)
     asked_count, left_out, added = counts
     asked, asked_terms = random_unit(generator), [str(t) for t in generator.choice(VOCABULARY, asked_count)]
     weights_of = everything.statistics(asked_terms).weights(asked_terms)
@@ -159,7 +135,7 @@ def test_a_read_that_trusts_cosines_more_than_the_query_did_is_bounded_by_that()
 
 def test_the_pushed_query_itself_is_sure() -> None:
     generator = np.random.default_rng(1)
-    everything = memory_set(generator, 40)
+    everything = memory_set(generator, 40, oldest_seconds=1e7)
     asked = random_unit(generator)
     best = rank(everything.candidates(asked, {}), WEIGHTS, now=NOW, limit=20)
     claim = Coverage(asked, frozenset(), best[-1].total)

@@ -13,37 +13,12 @@ from precall.scoring.coverage import Coverage, CoveredRead, Decision
 from precall.scoring.evidence import NAMES, SERVED, Evidence, Nearness, gather, lowest_bound
 from precall.scoring.fusion import Fusion
 from precall.scoring.judgement import Judgement, judge
-from precall.scoring.keyword import document_impacts
-from precall.scoring.memory_set import Features, MemorySet
+from precall.scoring.memory_set import MemorySet
 from precall.scoring.ranking import RankingWeights, rank, score
+from tests.fakes.memory_sets import NOW, VOCABULARY, memory_set, random_unit
 
-NOW = 1_700_000_000.0
 WEIGHTS = RankingWeights()
-VOCABULARY = ["pune", "trip", "dog", "cat", "tea", "rain", "train", "april", "mother", "piano"]
 ORDER = [Decision.MISS, Decision.BORDERLINE, Decision.SURE]
-
-
-def random_unit(generator: np.random.Generator) -> np.ndarray:
-    vector = generator.normal(size=8).astype(np.float32)
-    return vector / np.linalg.norm(vector)
-
-
-def memory_set(generator: np.random.Generator, count: int) -> MemorySet:
-    memories = MemorySet(8)
-    for number in range(count):
-        memories.add(
-            f"m{number}",
-            Features(
-                vector=random_unit(generator).astype(np.float16),
-                impacts=document_impacts(list(generator.choice(VOCABULARY, 3))),
-                importance=float(generator.uniform()),
-                event_seconds=NOW,
-                servable_from=float("-inf"),
-                servable_until=float("inf"),
-                depth=1,
-            ),
-        )
-    return memories
 
 
 @dataclass(frozen=True)
