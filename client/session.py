@@ -89,7 +89,9 @@ class AsyncSession:
             hooks=hooks,
             clock=clock,
         )
-        self._writes = SessionWrites(self._scope, memories, self._subscription.cache)
+        self._writes = SessionWrites(
+            self._scope, memories, self._subscription.cache, self._subscription.written
+        )
         self._warming = Warming(encoders, pause_seconds=options.warm_pause_ms / 1000)
         self._entered = False
         self._open = False

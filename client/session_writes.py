@@ -6,29 +6,32 @@ from precall.client import arguments
 from precall.client.cache import SessionCache
 from precall.client.memories import Memories
 from precall.client.memory import Forgotten, MemoryDraft, Written
+from precall.client.written_version import WrittenVersion
 
 
 class SessionWrites:
     """Writes on the session's rung, and remembers the newest version that they made."""
 
-    def __init__(self, scope: Mapping[str, str], memories: Memories, cache: SessionCache) -> None:
+    def __init__(
+        self, scope: Mapping[str, str], memories: Memories, cache: SessionCache, written: WrittenVersion
+    ) -> None:
         self._scope = scope
         self._memories = memories
         self._cache = cache
-        self._version = 0
+        self._written = written
 
     def demanded(self, min_version: int | None) -> int:
         """The version that a read must reflect: what its caller asks for, and at least what was written."""
         if min_version is None:
-            return self._version
-        return max(arguments.version(min_version), self._version)
+            return self._written.version
+        return max(arguments.version(min_version), self._written.version)
 
     async def write(
         self, drafts: Sequence[MemoryDraft], *, truncate: bool, request_id: str | None
     ) -> list[Written]:
         """All or none. Raises on failure."""
         written = await self._memories.write(self._scope, drafts, truncate=truncate, request_id=request_id)
-        self._version = max(self._version, *(each.version for each in written))
+        self._written.note(max(each.version for each in written))
         return list(written)
 
     async def forget(self, ids: Sequence[str], *, request_id: str | None) -> Forgotten:

@@ -19,6 +19,7 @@ from precall.client.resumption import Resumption
 from precall.client.stream import Stream
 from precall.client.transport import Transport
 from precall.client.watcher import Watcher
+from precall.client.written_version import WrittenVersion
 from precall.proto import anticipation_pb2, common_pb2
 
 _log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Subscription:
         clock: Clock,
     ) -> None:
         self.cache = SessionCache(scope, max_items=options.max_items, max_bytes=options.max_bytes)
+        self.written = WrittenVersion()
         self._resumption = Resumption(self.cache)
         self.pushes = 0
         self.refused_items = 0
@@ -267,7 +269,8 @@ class Subscription:
         """Name what is held still: the push that follows goes on from that, or begins with nothing."""
         held = self._resumption.name(self._source, stream)
         self._attempts += 1
-        await self._transport.call(
+        written = self.written.version
+        opened = await self._transport.call(
             OPEN_SESSION,
             anticipation_pb2.OpenSessionRequest(
                 stream_id=stream.stream_id,
@@ -284,6 +287,7 @@ class Subscription:
             deadline_seconds=self._options.observe_deadline_seconds,
             retry=False,
         )
+        self.written.server_stands_at(opened.version, asked_at=written)
 
     def _report_push(self, push: anticipation_pb2.Push, now: float) -> None:
         report = anticipation_pb2.PushReport(
