@@ -12,7 +12,15 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from precall.client import AsyncClient, AsyncSession, ClientOptions, EncodedQuery, LocalEncoding, async_client
+from precall.client import (
+    AsyncClient,
+    AsyncSession,
+    ClientOptions,
+    EncodedQuery,
+    LocalEncoding,
+    Read,
+    async_client,
+)
 from precall.engine.memory.ladder import Rung
 from tests.fakes.clock import LoopClock
 from tests.fakes.memories import WORDS
@@ -116,22 +124,25 @@ class Agent:
 
     async def _talk(self, session: AsyncSession, rung: Rung, until: float) -> None:
         chance = self._chance
+        read: Read | None = None
         while self._judge.now < until:
             await asyncio.sleep(chance.uniform(0, 0.4))
             if self.link.asleep:
                 continue
-            match chance.choices(("observe", "read", "write"), (3, 9, 1))[0]:
+            match chance.choices(("observe", "answer", "read", "write"), (3, 1, 9, 1))[0]:
                 case "observe":
                     self._said = self._words()
                     session.observe("user", self._said, partial=chance.random() < 0.5)
+                case "answer":
+                    session.observe("assistant", self._words(), used=read)
                 case "read":
-                    await self._read(session, rung)
+                    read = await self._read(session, rung)
                 case _:
                     written = self._writer.write(self.link.tenant_id, rung)
                     await written.ack
                     await self._read(session, rung, min_version=written.version)
 
-    async def _read(self, session: AsyncSession, rung: Rung, min_version: int = 0) -> None:
+    async def _read(self, session: AsyncSession, rung: Rung, min_version: int = 0) -> Read:
         words = self._question()
         asked = Asked(
             tenant_id=self.link.tenant_id,
@@ -153,6 +164,7 @@ class Agent:
         self._judge.judge(read, asked, held, self._clock.elapsed())
         if self._chance.random() < _CHECKED:
             cache.check_integrity()
+        return read
 
     def _question(self) -> str:
         """What was just said, nearly that, or something else."""

@@ -51,10 +51,12 @@ class Asked:
 class Judge:
     """``maximum_age``: seconds that a cache may hold an item. ``removed``: id -> when its removal was acked;
     infinite while the writer still waits. ``served_lately``: ids. ``caches``: of processes that live.
+    ``trusting``: caches serve what nothing proves to be the best, as a calibration would have them.
     """
 
     world: World
     maximum_age: float
+    trusting: bool = False
     removed: dict[str, float] = field(default_factory=dict)
     served_lately: deque[str] = field(default_factory=lambda: deque(maxlen=_LATELY))
     caches: list[SessionCache] = field(default_factory=list)
@@ -97,7 +99,7 @@ class Judge:
         self._judge_age(read, held, elapsed)
         self.complete += read.decision is ReadDecision.COMPLETE
         self.sure += read.decision is ReadDecision.SURE
-        if read.decision in TOLERANCE:
+        if read.decision is ReadDecision.COMPLETE or (read.decision in TOLERANCE and not self.trusting):
             self._judge_best(read, asked, held)
 
     def _judge_visibility(self, read: Read, asked: Asked) -> None:

@@ -5,15 +5,20 @@ import random
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Final
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
+from precall.client import cache
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.memory.ladder import Rung
+from precall.scoring import evidence
+from precall.scoring.calibration import CalibratedPart, Calibration
+from precall.scoring.evidence import Evidence
 from tests.fakes.clock import LoopClock
 from tests.fakes.memories import ACME, DANA, EVE
-from tests.fakes.world import World
+from tests.fakes.world import CARD, World
 from tests.simulation.agent import Agent, embed
 from tests.simulation.judge import Judge
 from tests.simulation.network import Link
@@ -36,6 +41,13 @@ _TENANTS: Final = "tu"
 _MEMORIES: Final = (12, 40)
 """Of a tenant at the beginning."""
 _TROUBLES: Final = ("break", "cut", "cut and break", "sleep", "jump", "crash", "drain")
+_TRUSTING: Final = 0.25
+"""Share of schedules where a calibration finds any answer good enough: what is served must still stand."""
+
+_NOTHING: Final = Evidence(**dict.fromkeys(evidence.NAMES, 0.0))
+_ALWAYS: Final = CalibratedPart(_NOTHING, intercept=1.0, sure=0.0, borderline=0.0)
+_TRUST: Final = Calibration(CARD.fingerprint, _ALWAYS, _ALWAYS, "none: it trusts whatever is held")
+
 _GRACE: Final = 60.0
 """Seconds after its end by which a schedule must be over: until then somebody may wait for a timeout."""
 
@@ -75,8 +87,14 @@ class Schedule:
             max_items=chance.choice((8, 20)),
             maximum_age_seconds=chance.choice((2.0, 6.0)),
         )
+        trusting = chance.random() < _TRUSTING
+        with mock.patch.object(cache, "CALIBRATIONS", {CARD.fingerprint: _TRUST} if trusting else {}):
+            return await self._run_with(settings, trusting=trusting)
+
+    async def _run_with(self, settings: AnticipationSettings, *, trusting: bool) -> Outcome:
+        chance = self._chance
         world = World(LoopClock(), settings, embed=self._embed_late)
-        judge = Judge(world, settings.maximum_age_seconds)
+        judge = Judge(world, settings.maximum_age_seconds, trusting)
         server = SimulatedServer(world, settings, chance)
         patience = settings.heartbeat_seconds + settings.lease_seconds
         writer = Writer(server, judge, _RUNGS, chance, patience)
