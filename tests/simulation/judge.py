@@ -125,19 +125,22 @@ class Judge:
         served = {item.memory.id for item in read.items}
         if read.version not in self.world.history[asked.tenant_id]:
             raise Broken(f"there is no version {read.version} yet")
-        # What was removed since may be gone from the cache already: it then claims its version without it.
-        standing = {
+        seen = {
             memory_id: each
             for memory_id, each in self.world.history[asked.tenant_id][read.version].items()
-            if (memory_id not in self.removed or memory_id in held) and _sees(asked.rung, each.memory.rung)
+            if _sees(asked.rung, each.memory.rung)
         }
+        # What was removed since may be gone from the cache already: it then claims its version without it.
+        standing = {i: each for i, each in seen.items() if i not in self.removed or i in held}
         told = f"{read.decision} at version {read.version}"
         if unknown := served - standing.keys():
             raise Broken(f"{told}: {unknown} did not stand then")
         for memory_id in served:
             if not _alike(standing[memory_id].impacts, held[memory_id].impacts):
                 raise Broken(f"{told}: {memory_id} weighed something else then")
-        totals = self._totals(standing, asked)
+        # Of a rung that is not whole the cache was told how many there were, and counts nothing itself.
+        counted = standing if read.decision is ReadDecision.COMPLETE else seen
+        totals = {i: total for i, total in self._totals(counted, asked).items() if i in standing}
         if len(served) != min(asked.limit, len(totals)):
             raise Broken(f"{told}: {len(served)} served of {len(totals)}")
         left_out = max((total for memory_id, total in totals.items() if memory_id not in served), default=0.0)
@@ -145,14 +148,14 @@ class Judge:
         if left_out > least + TOLERANCE[read.decision]:
             raise Broken(f"{told}: {left_out:.4f} was left out, {least:.4f} served")
 
-    def _totals(self, standing: Mapping[str, IndexedMemory], asked: Asked) -> dict[str, float]:
+    def _totals(self, counted: Mapping[str, IndexedMemory], asked: Asked) -> dict[str, float]:
         table = MemorySet(DIMENSION)
-        for memory_id, indexed in standing.items():
+        for memory_id, indexed in counted.items():
             table.add(memory_id, features_of(indexed))
         terms = QueryTerms.of(asked.words).terms
         candidates = table.candidates(asked.vector, table.statistics(terms).weights(terms))
         weights = RankingWeights().fused(Fusion.of(terms))
-        ranked = ranking.rank(candidates, weights, now=self.world.clock.wall(), limit=len(standing))
+        ranked = ranking.rank(candidates, weights, now=self.world.clock.wall(), limit=len(counted))
         return {candidates.ids[each.row]: each.total for each in ranked}
 
 

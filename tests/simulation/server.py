@@ -82,7 +82,7 @@ class SimulatedServer:
         for link in self.links:
             link.break_streams()
         await self.stop()
-        self.guarded_until = asyncio.get_running_loop().time() + lease
+        self.guarded_until = max(self.guarded_until, asyncio.get_running_loop().time() + lease)
         self.world.anticipator = self._new_anticipator()
         await asyncio.sleep(seconds)
         self.up = True
