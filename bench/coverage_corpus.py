@@ -108,10 +108,8 @@ class SharedCorpus:
         """Every text that is embedded as a question, each once."""
         texts: dict[str, None] = {}
         for exchange in self.exchanges:
-            said: list[str] = []
             for utterance in exchange.utterances:
-                said.append(utterance.text)
-                texts |= dict.fromkeys((*utterance.partials, utterance.text, " ".join(said[-3:])))
+                texts |= dict.fromkeys((*utterance.partials, utterance.text))
         return list(texts)
 
     def _add(self, labelled: LabelledSet) -> _Part:

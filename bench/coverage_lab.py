@@ -16,7 +16,7 @@ from precall.bench.coverage_corpus import Exchange, Utterance, ranked_set
 from precall.client.rungs import Rung
 from precall.engine.anticipation.conversation import Conversation, Turn, TurnRole
 from precall.engine.anticipation.held import HeldSet, Reason
-from precall.engine.anticipation.recent_turns import texts_to_ask
+from precall.engine.anticipation.recent_turns import TurnsQuery, queries, together
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.memory.memory import IndexedMemory
 from precall.scoring import evidence, ranking
@@ -93,7 +93,7 @@ class Lab:
         self.vocabulary = self.table.keywords.vocabulary().data
         self._vectors = vectors
         self._scripts = scripts
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[tuple[str, ...], _Asked] = {}
 
     def reads(self, exchange: Exchange, budget: Budget) -> Iterator[JudgedRead]:
         session = _Session(self, exchange, budget)
@@ -106,19 +106,20 @@ class Lab:
                     yield judged
             session.observe(utterance.text, partial=False)
 
-    def ask(self, text: str) -> _Asked:
-        asked = self._asked.get(text)
+    def ask(self, *said: str) -> _Asked:
+        """One text, or the turns that are asked with together."""
+        asked = self._asked.get(said)
         if asked is None:
-            query = QueryTerms.of(text)
+            query = QueryTerms.of(" ".join(said))
             weights = _WEIGHTS.fused(Fusion.of(query.terms, keyword_share(query, self._scripts)))
-            vector = self._vectors[text]
+            vector = together([self._vectors[text] for text in said])
             term_weights = self.table.statistics(query.terms).weights(query.terms)
             candidates = self.table.candidates(vector, term_weights)
             scores = ranking.score(candidates, candidates.dense, weights, now=_NOW)
             asked = _Asked(query.terms, vector, weights, scores.total, scores.relevance)
             if len(self._asked) >= _KEPT_TEXTS:
                 del self._asked[next(iter(self._asked))]
-            self._asked[text] = asked
+            self._asked[said] = asked
         return asked
 
 
@@ -138,7 +139,7 @@ class _Session:
         documents = len(lab.memories)
         self._rung.claim(complete=False, documents=documents, frequencies={}, vocabulary=lab.vocabulary)
         self._conversation = Conversation(_SETTINGS.turns_kept)
-        self._coverages: dict[int, tuple[str, Coverage]] = {}
+        self._coverages: dict[int, tuple[TurnsQuery, Coverage]] = {}
         self._last_id = 0
         self._cause = 0
         self._said = np.ones(documents, np.bool_)
@@ -147,7 +148,7 @@ class _Session:
     def observe(self, text: str, *, partial: bool) -> None:
         self._cause += 1
         if self._conversation.observe(Turn(TurnRole.USER, text), partial=partial):
-            found = [self._answer(asked) for asked in texts_to_ask(self._conversation)]
+            found = [self._answer(query) for query in queries(self._conversation)]
             if found and not partial:
                 self._look_around(found[0][:_SEEDS])
 
@@ -168,16 +169,16 @@ class _Session:
         rows = list(dict.fromkeys((*seeds, *in_turns)))[: _SETTINGS.neighbour_items]
         self._hold("neighbours", rows, claims=False)
 
-    def _answer(self, text: str) -> list[int]:
-        """Hold the best for a text; returns their rows."""
-        asked = self._lab.ask(text)
+    def _answer(self, query: TurnsQuery) -> list[int]:
+        """Hold the best for what was said; returns their rows."""
+        asked = self._lab.ask(*(turn.text for turn in query.turns))
         totals = np.where(self._said, asked.totals, -np.inf)
         rows = _best(totals, min(self._budget.answer, self._budget.items))
         self._hold("recent_turns", rows, claims=True, terms=asked.terms)
         if self._held.covers(self._last_id):
             share, floor = asked.weights.fusion.share, float(totals[rows[-1]])
-            coverage = Coverage(asked.vector, frozenset(asked.terms), floor, share, negates(text))
-            self._coverages[self._last_id] = text, coverage
+            coverage = Coverage(asked.vector, frozenset(asked.terms), floor, share, negates(query.text))
+            self._coverages[self._last_id] = query, coverage
         return rows
 
     def _hold(self, predictor: str, rows: Sequence[int], *, claims: bool, terms: Sequence[str] = ()) -> None:
@@ -216,14 +217,14 @@ class _Session:
         nearness = Nearness.of(read.vector, np.stack([coverage.vector for coverage in coverages]))
         bound = evidence.lowest_bound(read, coverages, nearness)
         nearest = coverages[nearness.nearest]
-        nearest_text = list(self._coverages.values())[nearness.nearest][0]
+        nearest_query = list(self._coverages.values())[nearness.nearest][0]
         gathered = evidence.gather(
             read,
             best,
             nearest,
             nearness,
             bound=bound,
-            query_totals=self._lab.ask(nearest_text).totals[held],
+            query_totals=self._lab.ask(*(turn.text for turn in nearest_query.turns)).totals[held],
         )
         served = {int(held[each.row]) for each in best}
         truth = _best(np.where(self._said, asked.totals, -np.inf), SERVED)

@@ -150,5 +150,5 @@ def _case(
 
 def _answerable(rung: AskedRung, utterance: Utterance) -> bool:
     gold = set(map(str, utterance.gold))
-    by_us = {hit.memory.id for hit in search_fast([rung.partition], rung.query(utterance.text, _FOUND))}
+    by_us = {hit.memory.id for hit in search_fast([rung.partition], rung.query([utterance.text], _FOUND))}
     return not gold.isdisjoint(by_us) and not gold.isdisjoint(rung.nearest(utterance.text, _FOUND))

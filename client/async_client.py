@@ -22,6 +22,7 @@ from precall.client.memory import ForgottenScope
 from precall.client.options import ClientOptions
 from precall.client.reports import Reporter
 from precall.client.session import AsyncSession
+from precall.client.spoken_vectors import SpokenVectors
 from precall.client.stream_events import StreamEvents
 from precall.client.tracing import ClientHook
 from precall.client.transport import Transport
@@ -55,6 +56,7 @@ class AsyncClient:
         self._transport = Transport(target, api_key=api_key, options=self._options, tls=tls)
         self._watcher = Watcher(self._transport, self._options, self._clock)
         self._encoders = EncoderSupply(self._transport, self._watcher, self._options, encoder)
+        self._vectors = SpokenVectors(self._encoders, self._clock)
         self._hooks = HookCalls(hooks)
         self._stream_events = StreamEvents(self._watcher, self._hooks)
         self._reporter = Reporter(self._transport, self._options, self._hooks)
@@ -118,6 +120,7 @@ class AsyncClient:
             transport=self._transport,
             watcher=self._watcher,
             encoders=self._encoders,
+            vectors=self._vectors,
             reporter=self._reporter,
             checks=self._checks,
             hooks=self._hooks,

@@ -77,6 +77,11 @@ class SessionCache:
         return self._aged
 
     @property
+    def complete(self) -> bool:
+        """It holds every memory that the session may see."""
+        return self._claims.complete
+
+    @property
     def complete_rungs(self) -> tuple[str, ...]:
         """Ladder levels of which the cache holds every memory."""
         return self._claims.complete_rungs

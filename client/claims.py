@@ -12,7 +12,7 @@ from precall.client.rungs import Rung
 from precall.proto import anticipation_pb2
 from precall.scoring import judgement, ranking
 from precall.scoring.calibration import Calibration
-from precall.scoring.coverage import Coverage, CoveredRead
+from precall.scoring.coverage import Coverage, CoveredRead, rarity
 from precall.scoring.judgement import Judgement
 from precall.scoring.keyword import Statistics
 from precall.scoring.ranking import Ranked
@@ -145,8 +145,14 @@ class Claims:
         if not 0 < message.keyword_share <= 1:  # NaN fails this too
             raise ValueError(f"the coverage's keyword share is {message.keyword_share}")
         self.retire((message.coverage_id,))
+        terms = frozenset(message.query_terms)
         self._coverages[message.coverage_id] = Coverage(
-            vector, frozenset(message.query_terms), message.floor, message.keyword_share, message.negated
+            vector,
+            terms,
+            message.floor,
+            message.keyword_share,
+            message.negated,
+            rarity(self.statistics(terms), terms),
         )
         while len(self._coverages) > MAX_COVERAGES:
             del self._coverages[next(iter(self._coverages))]

@@ -25,6 +25,7 @@ from precall.client.methods import OBSERVE_TURN
 from precall.client.options import ClientOptions
 from precall.client.question import MAX_QUERY_CHARACTERS
 from precall.client.read import Read
+from precall.client.spoken_vectors import SpokenVector, SpokenVectors
 from precall.client.subscription import Subscription
 from precall.client.transport import Transport
 from precall.proto import anticipation_pb2
@@ -126,11 +127,18 @@ class Outbox:
     knows repeats.
     """
 
-    def __init__(self, subscription: Subscription, transport: Transport, options: ClientOptions) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        transport: Transport,
+        vectors: SpokenVectors,
+        options: ClientOptions,
+    ) -> None:
         self.dropped_partials = 0
         self.dropped_turns = 0
         self._subscription = subscription
         self._transport = transport
+        self._vectors = vectors
         self._options = options
         self._pending: deque[Observation] = deque()
         self._sequence = 0
@@ -222,7 +230,7 @@ class Outbox:
 
     async def _deliver(self, taken: Observation, sequence: int) -> None:
         """Until the server took it or a newer text replaced it. Raises what the server refused it with."""
-        request = _request(self._subscription.session_id, sequence, taken)
+        request = _request(self._subscription.session_id, sequence, taken, await self._vector(taken))
         backoff = Backoff(self._options.reconnect_initial_seconds, self._options.reconnect_maximum_seconds)
         self._subscription.note_observed(sequence, taken.observed_at)
         while not self._replaced(taken):
@@ -245,6 +253,11 @@ class Outbox:
                 return
             await asyncio.sleep(wait)
 
+    async def _vector(self, taken: Observation) -> SpokenVector | None:
+        if self._subscription.cache.complete:  # then the server predicts nothing
+            return None
+        return await self._vectors.of(taken.text, read_next=taken.role == "user" and not taken.partial)
+
     def _count_dropped(self, taken: Observation) -> None:
         if taken.partial:
             self.dropped_partials += 1
@@ -255,7 +268,9 @@ class Outbox:
         return taken.partial and any(waiting.turn_id == taken.turn_id for waiting in self._pending)
 
 
-def _request(session_id: str, sequence: int, taken: Observation) -> anticipation_pb2.ObserveTurnRequest:
+def _request(
+    session_id: str, sequence: int, taken: Observation, vector: SpokenVector | None
+) -> anticipation_pb2.ObserveTurnRequest:
     return anticipation_pb2.ObserveTurnRequest(
         session_id=session_id,
         sequence=sequence,
@@ -265,4 +280,7 @@ def _request(session_id: str, sequence: int, taken: Observation) -> anticipation
         turn_id=taken.turn_id,
         said_time=convert.moment_to_wire(taken.said_time),
         used_memory_ids=taken.used_ids,
+        query_vector=None
+        if vector is None
+        else convert.vector_to_wire(vector.vector, vector.model_fingerprint),
     )

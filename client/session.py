@@ -27,6 +27,7 @@ from precall.client.reports import Reporter
 from precall.client.session_reads import SessionReads
 from precall.client.session_state import session_state
 from precall.client.session_writes import SessionWrites
+from precall.client.spoken_vectors import SpokenVectors
 from precall.client.state import SessionState
 from precall.client.subscription import Subscription
 from precall.client.tracing import SessionClosed, SessionOpened
@@ -50,6 +51,7 @@ class AsyncSession:
         transport: Transport,
         watcher: Watcher,
         encoders: EncoderSupply,
+        vectors: SpokenVectors,
         reporter: Reporter,
         checks: LiveChecks,
         hooks: HookCalls,
@@ -77,7 +79,7 @@ class AsyncSession:
             options=options,
             clock=clock,
         )
-        self._outbox = Outbox(self._subscription, transport, options)
+        self._outbox = Outbox(self._subscription, transport, vectors, options)
         self._reads = SessionReads(
             self._subscription,
             wire_scope,
@@ -89,9 +91,7 @@ class AsyncSession:
             hooks=hooks,
             clock=clock,
         )
-        self._writes = SessionWrites(
-            self._scope, memories, self._subscription.cache, self._subscription.written
-        )
+        self._writes = SessionWrites(self._scope, memories, self._subscription)
         self._warming = Warming(encoders, pause_seconds=options.warm_pause_ms / 1000)
         self._entered = False
         self._open = False

@@ -3,22 +3,19 @@
 from collections.abc import Mapping, Sequence
 
 from precall.client import arguments
-from precall.client.cache import SessionCache
 from precall.client.memories import Memories
 from precall.client.memory import Forgotten, MemoryDraft, Written
-from precall.client.written_version import WrittenVersion
+from precall.client.subscription import Subscription
 
 
 class SessionWrites:
     """Writes on the session's rung, and remembers the newest version that they made."""
 
-    def __init__(
-        self, scope: Mapping[str, str], memories: Memories, cache: SessionCache, written: WrittenVersion
-    ) -> None:
+    def __init__(self, scope: Mapping[str, str], memories: Memories, subscription: Subscription) -> None:
         self._scope = scope
         self._memories = memories
-        self._cache = cache
-        self._written = written
+        self._cache = subscription.cache
+        self._written = subscription.written
 
     def demanded(self, min_version: int | None) -> int:
         """The version that a read must reflect: what its caller asks for, and at least what was written."""

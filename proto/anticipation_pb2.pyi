@@ -257,7 +257,7 @@ class OpenSessionResponse(_message.Message):
     def __init__(self, version: _Optional[int] = ..., model_fingerprint: _Optional[str] = ..., ladder: _Optional[_Iterable[str]] = ..., resumed: bool = ...) -> None: ...
 
 class ObserveTurnRequest(_message.Message):
-    __slots__ = ("session_id", "sequence", "role", "text", "partial", "turn_id", "said_time", "used_memory_ids")
+    __slots__ = ("session_id", "sequence", "role", "text", "partial", "turn_id", "said_time", "used_memory_ids", "query_vector")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +266,7 @@ class ObserveTurnRequest(_message.Message):
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     SAID_TIME_FIELD_NUMBER: _ClassVar[int]
     USED_MEMORY_IDS_FIELD_NUMBER: _ClassVar[int]
+    QUERY_VECTOR_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     sequence: int
     role: TurnRole
@@ -274,7 +275,8 @@ class ObserveTurnRequest(_message.Message):
     turn_id: str
     said_time: _timestamp_pb2.Timestamp
     used_memory_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, session_id: _Optional[str] = ..., sequence: _Optional[int] = ..., role: _Optional[_Union[TurnRole, str]] = ..., text: _Optional[str] = ..., partial: bool = ..., turn_id: _Optional[str] = ..., said_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., used_memory_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    query_vector: _common_pb2.Vectors
+    def __init__(self, session_id: _Optional[str] = ..., sequence: _Optional[int] = ..., role: _Optional[_Union[TurnRole, str]] = ..., text: _Optional[str] = ..., partial: bool = ..., turn_id: _Optional[str] = ..., said_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., used_memory_ids: _Optional[_Iterable[str]] = ..., query_vector: _Optional[_Union[_common_pb2.Vectors, _Mapping]] = ...) -> None: ...
 
 class ObserveTurnResponse(_message.Message):
     __slots__ = ("sequence", "replayed")

@@ -111,6 +111,10 @@ class ServerMetrics:
             "precall_checked_reads_total", "Sampled reads compared with the server's answer.", ["outcome"],
             registry=registry,
         )  # fmt: skip
+        self._observed = Counter(
+            "precall_observed_turns_total", "What was said, by who embedded it as a question.",
+            ["embedded_by"], registry=registry,
+        )  # fmt: skip
         self.lead = Histogram(
             "precall_prefetch_lead_seconds", "From an event in the client to its push stored there.",
             buckets=LONG_BUCKETS, registry=registry,
@@ -212,6 +216,10 @@ class ServerMetrics:
 
     def dropped(self, predictor: str, items: int, *, used: bool) -> None:
         self._left.labels(predictor, "used" if used else "unused").inc(items)
+
+    def observed(self, *, by_client: bool) -> None:
+        """An observation was taken; ``by_client``: its vector came with it."""
+        self._observed.labels("client" if by_client else "server").inc()
 
     def predicted(self, predictor: str, seconds: float) -> None:
         self._prediction.labels(predictor).observe(seconds)

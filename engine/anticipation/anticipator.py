@@ -180,6 +180,10 @@ class Anticipator:
             self._prediction.observed(session, Cue.SAID)
         return session
 
+    def model_card(self, tenant_id: str, session_id: str) -> ModelCard:
+        """Of the model of a session's vectors. Raises SessionNotFound."""
+        return self._sessions.require(tenant_id, session_id).model.card
+
     def observe(self, tenant_id: str, session_id: str, sequence: int, turn: Turn, *, partial: bool) -> bool:
         """Take an observation; False when it was taken before. Prediction follows on its own."""
         session = self._sessions.require(tenant_id, session_id)

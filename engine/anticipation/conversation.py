@@ -2,9 +2,12 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from precall.engine.anticipation.cue import NOTHING, Cue
 from precall.scoring.terms import analyze
@@ -22,11 +25,16 @@ class TurnRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """``used_ids``: the memories that it was built on, the most important first, as the agent says."""
+    """``used_ids``: the memories that it was built on, the most important first, as the agent says.
+
+    ``vector``: of the text as a question, by the model of the session: float32 unit vector, ``(dimension,)``;
+    None: nobody has made it yet.
+    """
 
     role: TurnRole
     text: str
     used_ids: tuple[str, ...] = ()
+    vector: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
 
 class Conversation:
@@ -78,3 +86,15 @@ class Conversation:
     def recent(self, count: int) -> Sequence[Turn]:
         """The last ``count`` finished turns, oldest first."""
         return list(self._turns)[-count:]
+
+    def note_vector(self, turn: Turn, vector: NDArray[np.float32]) -> None:
+        """Somebody made a turn's vector: nobody has to make it again. A turn that is past is passed over."""
+        for place, each in enumerate(self._turns):
+            if each is turn:
+                self._turns[place] = replace(turn, vector=vector)
+
+    def forget_vectors(self) -> None:
+        """Another model serves from here on."""
+        self._turns = deque((replace(turn, vector=None) for turn in self._turns), self._turns.maxlen)
+        if self._partial is not None:
+            self._partial = replace(self._partial, vector=None)

@@ -109,6 +109,8 @@ class Session:
         alike = (earlier.conversation_id, earlier.rung) == (self.conversation_id, self.rung)
         if alike and earlier.sequence >= self.sequence:
             self.conversation = earlier.conversation
+            if earlier.model.card.fingerprint != self.model.card.fingerprint:
+                self.conversation.forget_vectors()
             self.sequence, self.observed_at = earlier.sequence, earlier.observed_at
 
     def open_push(

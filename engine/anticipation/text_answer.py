@@ -2,6 +2,9 @@
 
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from precall.engine.anticipation.predictor import AnsweredQuery, Proposal, Situation
 from precall.engine.clock import Clock
 from precall.engine.retrieval.query import Query
@@ -14,13 +17,22 @@ _EVERYTHING_SENT: Final = 0.0
 
 
 async def answer_text(
-    situation: Situation, text: str, *, predictor: str, items: int, clock: Clock, worth: float = 1.0
+    situation: Situation,
+    text: str,
+    *,
+    predictor: str,
+    items: int,
+    clock: Clock,
+    worth: float = 1.0,
+    vector: NDArray[np.float32] | None = None,
 ) -> Proposal:
     """The best ``items`` memories for a text, and the floor under which others were left out.
 
-    ``worth``: of the proposal. Raises what the model's `embed_turn` raises.
+    ``worth``: of the proposal. ``vector``: that stands for the text, float32 unit vector; None: the text's
+    own is made. Raises what the model's `embed_turn` raises.
     """
-    vector = await situation.model.embed_turn(text)
+    if vector is None:
+        vector = await situation.model.embed_turn(text)
     asked = QueryTerms.of(text)
     share = keyword_share(asked, situation.model.card.scripts)
     # What may be served only later is sent now: the floor must still be true then.

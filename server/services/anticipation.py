@@ -1,11 +1,11 @@
 """Anticipation on the wire: observations come up, pushes and invalidations go down."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 import grpc.aio
 
-from precall.engine.anticipation.conversation import Turn, TurnRole
 from precall.engine.engine import Engine
 from precall.engine.errors import InvalidInput, Unauthenticated
 from precall.proto import anticipation_pb2
@@ -13,14 +13,12 @@ from precall.proto.anticipation_pb2_grpc import AnticipationServiceServicer
 from precall.server.call import current_call
 from precall.server.keys import KeyStore
 from precall.server.mapping.events import EventMapper
-from precall.server.mapping.search import query_text
+from precall.server.mapping.observation import observed_turn, observed_vector
 from precall.server.mapping.values import (
     MAX_IDS,
     duration,
-    enumerated,
     optional_uuid,
     rung_of,
-    uuid_list,
     uuid_text,
 )
 from precall.server.mapping.vectors import vector_dtype
@@ -36,12 +34,6 @@ MAX_USED_PREDICTORS: Final = 100_000
 MAX_HELD: Final = 65_536
 """Memories that a client may name as held; how many of them it may keep, its session's budget says."""
 
-_ROLES: Final[dict[int, TurnRole]] = {
-    anticipation_pb2.TURN_ROLE_USER: TurnRole.USER,
-    anticipation_pb2.TURN_ROLE_ASSISTANT: TurnRole.ASSISTANT,
-    anticipation_pb2.TURN_ROLE_TOOL: TurnRole.TOOL,
-}
-
 
 class AnticipationService(AnticipationServiceServicer):
     """Streams and sessions of all clients of this server."""
@@ -49,6 +41,7 @@ class AnticipationService(AnticipationServiceServicer):
     def __init__(self, engine: Engine, keys: KeyStore, metrics: ServerMetrics) -> None:
         self._engine = engine
         self._keys = keys
+        self._metrics = metrics
         self._reports = ReadReports(metrics)
         self._book = StreamBook()
         metrics.streams.set_function(lambda: self._book.stream_count)
@@ -127,12 +120,16 @@ class AnticipationService(AnticipationServiceServicer):
         session_id = uuid_text(request.session_id, "session_id")
         if not request.sequence:
             raise InvalidInput("sequence counts a session's observations from 1")
-        used = uuid_list(request.used_memory_ids, "used_memory_ids") if request.used_memory_ids else ()
-        turn = Turn(enumerated(request.role, _ROLES, "role"), query_text(request.text, "text"), tuple(used))
+        turn = observed_turn(request)
         self._book.require_session(session_id, principal.key_id)
-        taken = self._engine.anticipator.observe(
+        anticipator = self._engine.anticipator
+        vector = observed_vector(request, anticipator.model_card(principal.tenant, session_id))
+        turn = replace(turn, vector=vector)
+        taken = anticipator.observe(
             principal.tenant, session_id, request.sequence, turn, partial=request.partial
         )
+        if taken:
+            self._metrics.observed(by_client=vector is not None)
         return anticipation_pb2.ObserveTurnResponse(sequence=request.sequence, replayed=not taken)
 
     async def CloseSession(

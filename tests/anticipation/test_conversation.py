@@ -1,5 +1,7 @@
 """What was said, and whether it says anything new."""
 
+import numpy as np
+
 from precall.engine.anticipation.conversation import ANSWERS_KEPT, USED_IDS_KEPT, Conversation, Turn, TurnRole
 from precall.engine.anticipation.cue import Cue
 
@@ -42,3 +44,19 @@ def test_what_a_finished_turn_was_built_on_is_kept_for_a_few_answers() -> None:
     assert len(conversation.used) == ANSWERS_KEPT
     assert [len(ids) for ids in conversation.used] == [USED_IDS_KEPT] * ANSWERS_KEPT
     assert conversation.used[0][0] == f"{ANSWERS_KEPT - 1} 0"
+
+
+def test_a_vector_is_remembered_with_its_turn_until_another_model_serves() -> None:
+    conversation, vector = Conversation(turns_kept=2), np.ones(2, np.float32)
+    said = user("trip to Pune")
+    conversation.observe(said, partial=False)
+    conversation.note_vector(said, vector)
+    assert conversation.recent(1)[0].vector is vector
+    for text in ("a", "b"):
+        conversation.observe(Turn(TurnRole.USER, text, vector=vector), partial=False)
+    conversation.note_vector(said, vector)  # it is past
+    conversation.observe(Turn(TurnRole.USER, "c", vector=vector), partial=True)
+    conversation.forget_vectors()
+    assert [turn.text for turn in conversation.recent(2)] == ["a", "b"]
+    assert conversation.latest == user("c") and conversation.latest.vector is None
+    assert all(turn.vector is None for turn in conversation.recent(2))

@@ -17,6 +17,7 @@ from precall.engine.errors import Overloaded
 from precall.engine.memory.memory import IndexedMemory
 from precall.scoring.fusion import HALF_PER_TERM
 from precall.scoring.keyword import inverse_document_frequency
+from precall.scoring.vectors import unit
 from tests.fakes.clock import FakeClock, LoopClock
 from tests.fakes.memories import ACME, DANA, EVE, NOW, moment, sentence
 from tests.fakes.stream_client import StreamClient
@@ -261,7 +262,40 @@ class TestQueries:
 
     async def test_a_finished_turn_asks_with_its_context_too(self) -> None:
         said = [("one", False), ("two", False), ("three", False), ("four", False)]
-        assert await self.texts(*said) == ["four", "two three four"]
+        assert await self.texts(*said) == ["four", "two", "three"], "each turn is embedded once"
+
+    async def test_a_turn_is_embedded_once_however_often_it_is_asked_with(self) -> None:
+        asked: list[str] = []
+
+        async def record(text: str) -> NDArray[np.float32]:
+            asked.append(text)
+            return await embed_at_once(text)
+
+        world, conversation = World(FakeClock()), Conversation(12)
+        world.write("t", [world.memory(f"m{n}", DANA, text) for n, text in enumerate(("tea", "dog", "pune"))])
+        predictor = RecentTurns(world.clock, items_per_query=2)
+        for text in ("tea", "dog", "pune"):
+            conversation.observe(Turn(USER, text), partial=False)
+            situation = Situation(WordModel(record), world.lineage("t", DANA), conversation, 0)
+            proposals = await predictor.propose(situation)
+        assert asked == ["tea", "dog", "pune"]
+        context = proposals[1].query
+        assert context is not None and context.terms == frozenset({"tea", "dog", "pune"})
+        expected = unit(np.sum([embed_words(text) for text in asked], axis=0))
+        assert context.vector == pytest.approx(expected, abs=1e-6)
+
+    async def test_a_vector_that_came_along_is_used_and_nothing_embedded(self) -> None:
+        async def refuse(text: str) -> NDArray[np.float32]:
+            raise AssertionError(f"{text!r} has a vector")
+
+        world, conversation = World(FakeClock()), Conversation(12)
+        given = [embed_words("tea"), -embed_words("tea")]  # they cancel out: the last one counts
+        for vector in given:
+            conversation.observe(Turn(USER, "dog", vector=vector), partial=False)
+        situation = Situation(WordModel(refuse), world.lineage("t", DANA), conversation, 0)
+        alone, context = await RecentTurns(world.clock, items_per_query=2).propose(situation)
+        assert alone.query is not None and context.query is not None
+        assert (alone.query.vector == given[1]).all() and (context.query.vector == given[1]).all()
 
     async def test_a_lone_turn_asks_once_and_silence_never(self) -> None:
         assert await self.texts(("one", False)) == ["one"]

@@ -14,6 +14,7 @@ from settable import TermEncoder, until
 
 from precall.client import AsyncClient, AsyncSession, ClientOptions, FakeClient, InvalidInput, observation
 from precall.client.observation import Observation
+from precall.client.spoken_vectors import SpokenVector
 from precall.proto import anticipation_pb2
 
 
@@ -180,10 +181,12 @@ async def test_an_observation_that_cannot_be_sent_does_not_silence_the_session(
 ) -> None:
     to_wire = observation._request
 
-    def unfit(session_id: str, sequence: int, taken: Observation) -> anticipation_pb2.ObserveTurnRequest:
+    def unfit(
+        session_id: str, sequence: int, taken: Observation, vector: SpokenVector | None
+    ) -> anticipation_pb2.ObserveTurnRequest:
         if taken.text == "unfit":
             raise ValueError("not for the wire")
-        return to_wire(session_id, sequence, taken)
+        return to_wire(session_id, sequence, taken, vector)
 
     monkeypatch.setattr(observation, "_request", unfit)
     session.observe("user", "unfit")

@@ -94,16 +94,22 @@ def test_sure_is_never_wrong(
     new=st.floats(0, 40),
     shared=st.floats(0, 40),
     score=st.floats(0, 1),
+    rarer=st.floats(1, 5),
     terms=st.tuples(st.integers(1, 30), st.integers(1, 30)),
     shares=st.tuples(SHARES, SHARES),
 )
 def test_no_score_gains_more_than_the_bound(
-    new: float, shared: float, score: float, terms: tuple[int, int], shares: tuple[float, float]
+    new: float,
+    shared: float,
+    score: float,
+    rarer: float,
+    terms: tuple[int, int],
+    shares: tuple[float, float],
 ) -> None:
     read, asked = (Fusion(3.0 * n, share) for n, share in zip(terms, shares, strict=True))
-    before, after = score * shared, score * shared + new
+    before, after = score * shared, rarer * score * shared + new
     gain = read.share * after / (after + read.half) - asked.share * before / (before + asked.half)
-    assert gain <= coverage._keyword_gain(new, shared, read, asked) + 1e-12
+    assert gain <= coverage._keyword_gain(new, shared, rarer, read, asked) + 1e-12
 
 
 @pytest.mark.parametrize("dropped", [[], ["trip"]])
@@ -122,6 +128,17 @@ def test_a_read_of_fewer_words_is_bounded_by_its_own_half(dropped: list[str]) ->
         limit=3,
     )
     assert decision is (Decision.BORDERLINE if dropped else Decision.SURE)
+
+
+def test_a_floor_says_less_of_terms_that_have_grown_rarer_since() -> None:
+    """Of two memories with the word one was deleted: the other, left out, weighs more than its floor says."""
+    east = np.eye(8, dtype=np.float32)[0]
+    weights = WEIGHTS.fused(Fusion.of(["pune"]))
+    for told, now, decision in ((2, 2, Decision.SURE), (1, 2, Decision.SURE), (2, 1, Decision.BORDERLINE)):
+        before = coverage.rarity(Statistics(9, {"pune": told}), ["pune"])
+        claim = Coverage(east, frozenset(["pune"]), 0.44, rarity=before)
+        statistics = Statistics(9, {"pune": now})
+        assert judge(east, ["pune"], [0.45] * 3, [claim], statistics, weights, limit=3) is decision
 
 
 def test_a_read_that_trusts_cosines_more_than_the_query_did_is_bounded_by_that() -> None:

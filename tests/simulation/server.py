@@ -6,6 +6,7 @@ What the gRPC service does beside that is authentication and loading from disk.
 import asyncio
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from google.protobuf.message import Message
@@ -14,7 +15,6 @@ from precall.client import methods
 from precall.client.errors import BY_REASON, PrecallError, Unavailable
 from precall.engine import errors as engine_errors
 from precall.engine.anticipation.anticipator import Anticipator
-from precall.engine.anticipation.conversation import Turn, TurnRole
 from precall.engine.anticipation.observer import SilentObserver
 from precall.engine.anticipation.predictor_set import PredictorSet
 from precall.engine.anticipation.session import Session
@@ -26,6 +26,7 @@ from precall.proto import anticipation_pb2, retrieval_pb2
 from precall.scoring import vectors
 from precall.scoring.query_terms import QueryTerms
 from precall.server.mapping.events import EventMapper
+from precall.server.mapping.observation import observed_turn, observed_vector
 from precall.server.mapping.search import scored_memories
 from precall.server.mapping.values import duration, rung_of
 from tests.fakes.world import CARD, DIMENSION, LADDER, World, embed_words
@@ -116,7 +117,7 @@ class SimulatedServer:
         if method is methods.OPEN_SESSION:
             return await self._open(tenant_id, request)
         if method is methods.OBSERVE_TURN:
-            turn = Turn(TurnRole.USER, request.text, tuple(request.used_memory_ids))
+            turn = replace(observed_turn(request), vector=observed_vector(request, CARD))
             anticipator.observe(
                 tenant_id, request.session_id, request.sequence, turn, partial=request.partial
             )
