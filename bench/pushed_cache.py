@@ -14,7 +14,7 @@ from precall.engine.anticipation.events import Push, StreamEvent
 from precall.engine.anticipation.held import HeldSet
 from precall.engine.anticipation.lease import Lease
 from precall.engine.anticipation.predictor import AnsweredQuery, Proposal
-from precall.engine.anticipation.recent_turns import MOST_ITEMS, answer_size, texts_to_ask
+from precall.engine.anticipation.recent_turns import MOST_ITEMS, TurnsQuery, answer_size, queries, together
 from precall.engine.anticipation.session import Session
 from precall.engine.anticipation.settings import AnticipationSettings
 from precall.engine.anticipation.stream import Stream
@@ -32,7 +32,7 @@ from precall.server.mapping.events import EventMapper
 
 RESULTS: Final = 10
 _SETTINGS: Final = AnticipationSettings()
-_LADDER: Final = Ladder(("customer",))
+LADDER: Final = Ladder(("customer",))
 _WEIGHTS: Final = RankingWeights()
 
 
@@ -49,10 +49,12 @@ class AskedRung:
     now: float
     rows: NDArray[np.float32]
 
-    def query(self, text: str, limit: int) -> Query:
-        terms = QueryTerms.of(text)
+    def query(self, said: Sequence[str], limit: int) -> Query:
+        """``said``: one text, or turns that are asked with together."""
+        terms = QueryTerms.of(" ".join(said))
         share = keyword_share(terms, self.card.scripts)
-        return Query(self.vectors[text], terms.terms, self.now, limit=limit, keyword_share=share)
+        vector = together([self.vectors[text] for text in said])
+        return Query(vector, terms.terms, self.now, limit=limit, keyword_share=share)
 
     def nearest(self, text: str, count: int) -> list[str]:
         """Ids of the memories whose vectors are nearest to the text's."""
@@ -63,33 +65,36 @@ class AskedRung:
         return self.vectors[text]
 
 
+def session_on(rung: AskedRung, items: int) -> Session:
+    """The server's side of one session that sees the rung; nobody reads its stream. ``items``: its room."""
+    clock = SystemClock()
+    stream = Stream("stream", "tenant", rung.card, Lease(clock, 1.0), clock, patience=1.0, capacity=1)
+    session = Session(
+        id="session",
+        tenant_id="tenant",
+        conversation_id="",
+        rung=rung.partition.rung,
+        ladder=LADDER,
+        model=rung,
+        partitions=[rung.partition],
+        stream=stream,
+        held=HeldSet(max_items=items, max_bytes=1 << 40, coverages_kept=_SETTINGS.coverages_kept),
+        conversation=Conversation(_SETTINGS.turns_kept),
+        parts_waiting=1,
+    )
+    session.announced_version = 1
+    return session
+
+
 class PushedCache:
     """Filled as a conversation goes on; what stands in it came with the query in ``brought_by``."""
 
     def __init__(self, rung: AskedRung, items: int) -> None:
         self._rung = rung
         self._answer_items = answer_size(items, least=_SETTINGS.items_per_query, most=MOST_ITEMS)
-        clock = SystemClock()
-        top = rung.partition.rung
-        held = HeldSet(max_items=items, max_bytes=1 << 40, coverages_kept=_SETTINGS.coverages_kept)
-        lease = Lease(clock, 1.0)
-        stream = Stream("stream", "tenant", rung.card, lease, clock, patience=1.0, capacity=1)
-        self._session = Session(
-            id="session",
-            tenant_id="tenant",
-            conversation_id="",
-            rung=top,
-            ladder=_LADDER,
-            model=rung,
-            partitions=[rung.partition],
-            stream=stream,
-            held=held,
-            conversation=Conversation(_SETTINGS.turns_kept),
-            parts_waiting=1,
-        )
-        self._session.announced_version = 1
-        self._mapper = EventMapper(_LADDER, rung.card.fingerprint, rung.card.dimension)
-        self.cache = SessionCache(_LADDER.scope(top), max_items=items, max_bytes=1 << 40)
+        self._session = session_on(rung, items)
+        self._mapper = EventMapper(LADDER, rung.card.fingerprint, rung.card.dimension)
+        self.cache = SessionCache(LADDER.scope(rung.partition.rung), max_items=items, max_bytes=1 << 40)
         self.cache.adopt(
             fingerprint=rung.card.fingerprint, maximum_age=float("inf"), scripts=rung.card.scripts
         )
@@ -104,7 +109,7 @@ class PushedCache:
         """The next words of the conversation: what they retrieve is pushed."""
         conversation = self._session.conversation
         if conversation.observe(Turn(TurnRole.USER, text), partial=partial):
-            for asked in texts_to_ask(conversation):
+            for asked in queries(conversation):
                 self._answer(asked)
 
     def lookup(self, text: str) -> Lookup:
@@ -123,14 +128,14 @@ class PushedCache:
         """Have these held, by what they may."""
         self._propose(Proposal("given", memory_ids, self._session.announced_version), "")
 
-    def _answer(self, text: str) -> None:
-        query = self._rung.query(text, self._answer_items)
+    def _answer(self, asked: TurnsQuery) -> None:
+        query = self._rung.query([turn.text for turn in asked.turns], self._answer_items)
         hits = search_fast([self._rung.partition], query)
         floor = hits[-1].score.total if len(hits) == self._answer_items else 0.0
         terms = frozenset(query.terms)
-        answered = AnsweredQuery(query.vector, terms, floor, query.keyword_share, negates(text))
+        answered = AnsweredQuery(query.vector, terms, floor, query.keyword_share, negates(asked.text))
         ids = [hit.memory.id for hit in hits]
-        self._propose(Proposal("recent_turns", ids, self._session.announced_version, answered), text)
+        self._propose(Proposal("recent_turns", ids, self._session.announced_version, answered), asked.text)
 
     def _propose(self, proposal: Proposal, text: str) -> None:
         pushes = self._session.answer_push(
