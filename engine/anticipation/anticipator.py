@@ -273,13 +273,16 @@ class Anticipator:
     # Internal
 
     def send(self, session: Session, pushes: Sequence[Push]) -> int:
-        """Queue a difference, unless the session has ended; returns the sequence of its last part."""
+        """Queue a difference; returns the sequence of its last part.
+
+        Where the session has ended nobody is told of it, and its client keeps what was let go: that counts as
+        held until its lease has run out.
+        """
         sequence = NEVER
-        if not self.is_live(session):
-            return sequence
         for push in pushes:
-            sequence = session.stream.send(push)
+            live = self.is_live(session)
+            sequence = session.stream.send(push) if live else NEVER
             session.linger(push.evicted_ids, until=sequence)
-            for predictor in {item.predictor for item in push.items}:
+            for predictor in {item.predictor for item in push.items} if live else ():
                 self._observer.pushed(predictor, sum(1 for i in push.items if i.predictor == predictor))
         return sequence
