@@ -26,7 +26,8 @@ from precall.bench.transcript import speak
 from precall.engine.memory.ladder import Rung
 from precall.engine.memory.memory import IndexedMemory, Memory, MemoryKind, MemoryState, Source
 from precall.scoring.keyword import CONTEXT_SHARES, document_impacts
-from precall.scoring.memory_set import Features, MemorySet
+from precall.scoring.memory_columns import Features
+from precall.scoring.memory_set import MemorySet
 from precall.scoring.terms import analyze
 
 RUNG: Final = Rung(("everything",))

@@ -189,9 +189,9 @@ class _Session:
         new = [self._lab.memories[row] for row, i in zip(rows, ids, strict=True) if i not in self._held]
         difference = self._held.add(reason, new)
         for indexed in difference.added:
-            self._rung.add(indexed.impacts)
+            self._rung.add(indexed.impacts.keys())
         for memory_id in difference.evicted_ids:
-            self._rung.remove(self._lab.memories[int(memory_id)].impacts)
+            self._rung.remove(self._lab.memories[int(memory_id)].impacts.keys())
         for coverage_id in difference.retired_coverage_ids:
             self._coverages.pop(coverage_id, None)
         told = set(terms).union(*(indexed.impacts for indexed in difference.added))

@@ -149,7 +149,7 @@ class SessionCache:
         if settled:
             try:
                 self._claims.take(
-                    push, fingerprint=self._fingerprint, fits=self._fits, covers=not self._lacking
+                    push, fingerprint=self._fingerprint, fits=self._items.fits, covers=not self._lacking
                 )
             except ValueError:  # a claim whose bytes cannot be read is no claim, and voids those before it
                 self._lose()
@@ -239,48 +239,44 @@ class SessionCache:
         for name, rung in self._claims.rungs.items():
             held = [item for item in items if item.rung == name]
             assert rung.held == len(held)
-            assert rung.held_frequencies == Counter(term for item in held for term in item.impacts)
+            terms = Counter(term for item in held for term in self._items.terms(item.memory.id))
+            assert rung.held_frequencies == terms
         assert len(self._claims.coverages) <= MAX_COVERAGES
         if not self._settled:
             assert not self._version and not self._claims.coverages and not self.complete_rungs
 
     def _add_items(self, push: anticipation_pb2.Push, elapsed: float) -> Counter[Refusal]:
-        """Add what may be added; returns what was refused, by kind."""
-        vectors = pushed.read_vectors(push, fingerprint=self._fingerprint)
-        if vectors.refusal is not None:
-            return Counter({vectors.refusal: len(push.items)})
-        refused: Counter[Refusal] = Counter()
-        vector_bytes = len(push.vectors.data) // max(len(push.items), 1)
-        for message, vector, sound in zip(push.items, vectors.rows, vectors.sound, strict=False):
-            item = pushed.read_item(message, scope=self._scope, vector_bytes=vector_bytes, elapsed=elapsed)
-            refusal = self._add(item, vector, sound) if isinstance(item, CachedItem) else item
-            if refusal is not None:
-                refused[refusal] += 1
-        return refused
+        """Add what may be added; returns what was refused, by kind.
 
-    def _add(self, item: CachedItem, vector: NDArray[np.float32], sound: bool) -> Refusal | None:
-        if not sound or not self._fits(vector):
-            return Refusal.DAMAGED
-        self._remove(item.memory.id)
-        if self.items >= self._max_items or self._bytes + item.wire_bytes > self._max_bytes:
-            return Refusal.FULL
-        self._items.append(item, vector)
-        self._claims.rungs[item.rung].add(item.impacts)
-        self._bytes += item.wire_bytes
-        return None
-
-    def _fits(self, vector: NDArray[np.float32]) -> bool:
-        """All vectors since a reset have the dimension of the first one."""
-        dimension = len(vector)
-        if not self._items.dimension:
-            self._items = HeldItems(dimension)
-        return dimension == self._items.dimension
+        All vectors since a reset have the dimension of the first one.
+        """
+        if not push.items:
+            return Counter()
+        read = pushed.read_items(
+            push,
+            scope=self._scope,
+            fingerprint=self._fingerprint,
+            dimension=self._items.dimension,
+            elapsed=elapsed,
+        )
+        for memory_id in read.ids:
+            self._remove(memory_id)
+        chosen = read.fitting(self._max_items - self.items, self._max_bytes - self._bytes)
+        if chosen and not self._items.dimension:
+            self._items = HeldItems(read.vectors.shape[1])
+        self._items.extend(read.block(chosen))
+        for each in chosen:
+            self._claims.rungs[each.item.rung].add(each.terms)
+            self._bytes += each.item.wire_bytes
+        return read.refused
 
     def _remove(self, memory_id: str) -> CachedItem | None:
-        item = self._items.pop(memory_id)
-        if item is not None:
-            self._claims.rungs[item.rung].remove(item.impacts)
-            self._bytes -= item.wire_bytes
+        if memory_id not in self._items:
+            return None
+        item = self._items[memory_id]
+        self._claims.rungs[item.rung].remove(self._items.terms(memory_id))
+        self._items.pop(memory_id)
+        self._bytes -= item.wire_bytes
         return item
 
     def _evict(self, memory_id: str) -> None:

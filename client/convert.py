@@ -191,14 +191,18 @@ def servable_until(memory: common_pb2.Memory) -> float:
     return min(ends, default=float("inf"))
 
 
-def vectors_from_wire(message: common_pb2.Vectors) -> NDArray[np.float32]:
-    """Rows as float32, exactly the values sent, shape ``(count, dimension)``. ValueError: damaged bytes."""
+def sent_vectors(message: common_pb2.Vectors) -> NDArray[np.floating]:
+    """Rows in the type that they were sent in, shape ``(count, dimension)``. ValueError: damaged bytes."""
     if message.format not in _VECTOR_TYPES:
         raise ValueError(f"vector format {message.format} was not asked for")
-    rows = vectors.from_bytes(
+    return vectors.from_bytes(
         message.data, count=message.count, dimension=message.dimension, dtype=_VECTOR_TYPES[message.format]
     )
-    return rows.astype(np.float32)
+
+
+def vectors_from_wire(message: common_pb2.Vectors) -> NDArray[np.float32]:
+    """Rows as float32, exactly the values sent, shape ``(count, dimension)``. ValueError: damaged bytes."""
+    return sent_vectors(message).astype(np.float32)
 
 
 def vector_to_wire(vector: NDArray[np.float32], fingerprint: str) -> common_pb2.Vectors:
@@ -209,14 +213,6 @@ def vector_to_wire(vector: NDArray[np.float32], fingerprint: str) -> common_pb2.
         format=common_pb2.VECTOR_FORMAT_FLOAT32,
         model_fingerprint=fingerprint,
     )
-
-
-def impacts_from_wire(message: common_pb2.KeywordImpacts) -> dict[str, float]:
-    """Term -> impact. ValueError when terms and weights disagree in number or a weight is not positive."""
-    weights = np.frombuffer(message.weights, "<f4").tolist()
-    if not all(weight > 0 for weight in weights):  # NaN fails this too
-        raise ValueError("a keyword impact is not positive")
-    return dict(zip(message.terms, weights, strict=True))
 
 
 def frequencies_from_wire(message: common_pb2.KeywordStatistics) -> dict[str, int]:

@@ -2,9 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from precall.scoring.keyword import Statistics
 from precall.scoring.vocabulary import Vocabulary
+
+_LEAST_LEFT: Final = 256
+"""Items that may have gone before the counts of their terms are taken off."""
 
 
 class Rung:
@@ -17,21 +21,36 @@ class Rung:
     def __init__(self) -> None:
         self.complete = False
         self.held = 0
-        self.held_frequencies: Counter[str] = Counter()
+        self._came: Counter[str] = Counter()  # of what is held, and of some that is not any more
+        self._went: Counter[str] = Counter()  # of that
+        self._left = 0
         self._claimed = Statistics()
         self._counted: set[str] = set()  # terms whose claimed counts follow every write
         self._vocabulary: Vocabulary | None = None
 
-    def add(self, impacts: Mapping[str, float]) -> None:
+    def add(self, terms: Iterable[str]) -> None:
+        """An item with these terms, none of them twice, is held."""
         self.held += 1
-        self.held_frequencies.update(impacts.keys())
+        self._came.update(terms)
 
-    def remove(self, impacts: Mapping[str, float]) -> None:
+    def remove(self, terms: Iterable[str]) -> None:
+        """Such an item is held no more."""
         self.held -= 1
-        for term in impacts:
-            self.held_frequencies[term] -= 1
-            if not self.held_frequencies[term]:
-                del self.held_frequencies[term]
+        self._left += 1
+        self._went.update(terms)  # counting up takes a fifth of counting down, term by term
+        if self._left > max(self.held, _LEAST_LEFT):
+            went = self._went
+            self._came = Counter({t: n - went[t] for t, n in self._came.items() if n > went[t]})
+            self._went, self._left = Counter(), 0
+
+    def frequency(self, term: str) -> int:
+        """Held items that have the term."""
+        return self._came.get(term, 0) - self._went.get(term, 0)
+
+    @property
+    def held_frequencies(self) -> Mapping[str, int]:
+        """Of every term that a held item has; for tests."""
+        return {term: count for term in self._came if (count := self.frequency(term))}
 
     def claim(
         self, *, complete: bool, documents: int, frequencies: Mapping[str, int], vocabulary: bytes = b""
@@ -56,11 +75,11 @@ class Rung:
         """Whether a memory that has the term may stand on the rung without being held."""
         if term not in self._counted:
             return self._vocabulary is None or term in self._vocabulary
-        return self._claimed.frequencies[term] > self.held_frequencies.get(term, 0)
+        return self._claimed.frequencies[term] > self.frequency(term)
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
         """Counts for these terms. What is held is a lower bound of what there is."""
-        held = {term: self.held_frequencies.get(term, 0) for term in terms}
+        held = {term: self.frequency(term) for term in terms}
         if self.complete:
             return Statistics(self.held, held)
         claimed = self._claimed.frequencies

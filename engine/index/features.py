@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from precall.engine.errors import InvalidVector
 from precall.engine.memory.memory import IndexedMemory
-from precall.scoring.memory_set import Features
+from precall.scoring.memory_columns import Features
 from precall.scoring.ranking import Candidates
 from precall.scoring.vectors import widened
 

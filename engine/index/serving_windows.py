@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.index.slot_set import SlotSet
-from precall.scoring.memory_set import Features, MemorySet
+from precall.scoring.memory_columns import Features
+from precall.scoring.memory_set import MemorySet
 
 
 class ServingWindows:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from precall.engine.memory.decoded_memory import verified_contents, verify_indexed
 from precall.engine.memory.rows import INDEXED_COLUMNS, NO_ENTRIES, DamagedRow, Row
-from precall.scoring.memory_set import FeatureBlock
+from precall.scoring.memory_columns import FeatureBlock
 
 _NAMES = tuple(column.strip().partition(".")[2] for column in INDEXED_COLUMNS.split(","))
 _FOREVER = float("inf")

@@ -31,7 +31,7 @@ def test_what_the_client_has_dropped_is_forgotten_however_long_the_session() -> 
 def test_what_is_let_go_when_nobody_listens_any_more_counts_as_held_until_the_lease_has_run_out(
     run_on_virtual_clock: Callable[..., Any],
 ) -> None:
-    """A stream that has ended, its connection not closed yet: the client was not told, and serves it still."""
+    """A stream that has ended, its connection not closed yet: the client is not told, and serves it still."""
 
     async def scenario() -> None:
         settings = replace(AnticipationSettings(), complete_below=2, max_items=4, items_per_query=3)

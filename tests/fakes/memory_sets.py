@@ -3,7 +3,8 @@
 import numpy as np
 
 from precall.scoring.keyword import document_impacts
-from precall.scoring.memory_set import Features, MemorySet
+from precall.scoring.memory_columns import Features
+from precall.scoring.memory_set import MemorySet
 
 NOW = 1_700_000_000.0
 VOCABULARY = ["pune", "trip", "dog", "cat", "tea", "rain", "train", "april", "mother", "piano"]

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from precall.scoring.keyword import document_impacts
-from precall.scoring.memory_set import FeatureBlock, Features, MemorySet, concatenate
+from precall.scoring.memory_columns import FeatureBlock, Features
+from precall.scoring.memory_set import MemorySet, concatenate
 
 
 def features(seed: int) -> Features:

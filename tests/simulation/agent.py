@@ -160,8 +160,7 @@ class Agent:
             deadline_ms=self._chance.choice((0, 100, 400)),
         )
         cache = session._subscription.cache
-        held = {item.memory.id: item for item in cache._items}
-        self._judge.judge(read, asked, held, self._clock.elapsed())
+        self._judge.judge(read, asked, cache._items, self._clock.elapsed())
         if self._chance.random() < _CHECKED:
             cache.check_integrity()
         return read

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.client.cache import SessionCache
-from precall.client.held_items import CachedItem
+from precall.client.held_items import HeldItems
 from precall.client.read import Read, ReadDecision, ReadSource, ReadStatus
 from precall.engine.index.features import features_of
 from precall.engine.memory.ladder import Rung
@@ -80,7 +80,7 @@ class Judge:
     def ack_removal(self, memory_ids: Collection[str]) -> None:
         self.removed.update(dict.fromkeys(memory_ids, self.now))
 
-    def judge(self, read: Read, asked: Asked, held: Mapping[str, CachedItem], elapsed: float) -> None:
+    def judge(self, read: Read, asked: Asked, held: HeldItems, elapsed: float) -> None:
         """``held``: what the cache has at this moment, which is ``elapsed`` by the client's clock.
 
         Raises Broken.
@@ -112,15 +112,15 @@ class Judge:
             if not _sees(asked.rung, LADDER.rung(dict(memory.scope))):
                 raise Broken(f"{memory.id} stands on a rung that the session does not see")
 
-    def _judge_age(self, read: Read, held: Mapping[str, CachedItem], elapsed: float) -> None:
+    def _judge_age(self, read: Read, held: HeldItems, elapsed: float) -> None:
         for item in read.items:
-            found = held.get(item.memory.id)
-            if found is None:
+            if item.memory.id not in held:
                 raise Broken(f"{item.memory.id} was served from a cache that does not hold it")
-            if elapsed - found.held_since > self.maximum_age + 1e-6:
-                raise Broken(f"{item.memory.id} was served {elapsed - found.held_since:.2f} s after its push")
+            age = elapsed - held[item.memory.id].held_since
+            if age > self.maximum_age + 1e-6:
+                raise Broken(f"{item.memory.id} was served {age:.2f} s after its push")
 
-    def _judge_best(self, read: Read, asked: Asked, held: Mapping[str, CachedItem]) -> None:
+    def _judge_best(self, read: Read, asked: Asked, held: HeldItems) -> None:
         """The best of what stood at the version that the read claims, with the weights that it had then."""
         served = {item.memory.id for item in read.items}
         if read.version not in self.world.history[asked.tenant_id]:
@@ -136,7 +136,7 @@ class Judge:
         if unknown := served - standing.keys():
             raise Broken(f"{told}: {unknown} did not stand then")
         for memory_id in served:
-            if not _alike(standing[memory_id].impacts, held[memory_id].impacts):
+            if not _alike(standing[memory_id].impacts, held.impacts(memory_id)):
                 raise Broken(f"{told}: {memory_id} weighed something else then")
         # Of a rung that is not whole the cache was told how many there were, and counts nothing itself.
         counted = standing if read.decision is ReadDecision.COMPLETE else seen
