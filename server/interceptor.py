@@ -61,9 +61,11 @@ class Gate(grpc.aio.ServerInterceptor):
                 self._unary(method, handler.unary_unary, handler.request_deserializer),
                 response_serializer=handler.response_serializer,
             )
+        serialize = handler.response_serializer
         return grpc.unary_stream_rpc_method_handler(
             self._stream(method, handler.unary_stream, handler.request_deserializer),
-            response_serializer=handler.response_serializer,
+            # What was pushed before is there in bytes already (`EventMapper`).
+            response_serializer=lambda reply: reply if isinstance(reply, bytes) else serialize(reply),
         )
 
     def _unary(

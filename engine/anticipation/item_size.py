@@ -10,6 +10,12 @@ ITEM_OVERHEAD_BYTES: Final = 400
 
 def size_of(indexed: IndexedMemory) -> int:
     """Bytes that an item takes in a client's process, about."""
+    if indexed.derived.size is None:
+        indexed.derived.size = _size_of(indexed)
+    return indexed.derived.size
+
+
+def _size_of(indexed: IndexedMemory) -> int:
     memory, source = indexed.memory, indexed.memory.source
     words = (
         memory.text, memory.key, source.conversation_id, source.turn_id, source.uri,

@@ -45,7 +45,7 @@ class RungClaims:
                 level=self._ladder.level_of(partition.rung),
                 complete=False,
                 memories=len(partition),
-                statistics=Statistics.sum([partition.statistics(terms)], terms),
+                statistics=_counted(partition, terms),
                 vocabulary=self._untold_vocabulary(partition),
             )
             for partition in self._partitions
@@ -56,3 +56,9 @@ class RungClaims:
             return b""
         self._told_vocabularies.add(partition.rung)
         return partition.vocabulary()
+
+
+def _counted(partition: Partition, terms: Collection[str]) -> Statistics:
+    """Of these terms, those that stand nowhere among them."""
+    counted = partition.statistics(terms)
+    return Statistics(counted.documents, dict.fromkeys(terms, 0) | counted.frequencies)

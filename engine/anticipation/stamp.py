@@ -16,6 +16,12 @@ def stamp_of(indexed: IndexedMemory) -> int:
     Keyword weights are what changes of a memory while it stands: another turn came before it, or went. The
     moment and the version of its writing stand for all that never changes.
     """
+    if indexed.derived.stamp is None:
+        indexed.derived.stamp = _stamp_of(indexed)
+    return indexed.derived.stamp
+
+
+def _stamp_of(indexed: IndexedMemory) -> int:
     memory, impacts = indexed.memory, indexed.impacts
     digest = hashlib.blake2b(memory.text.encode(), digest_size=_BYTES)
     digest.update(indexed.vector.tobytes())

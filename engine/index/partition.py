@@ -15,6 +15,7 @@ from precall.engine.index.codes import Codes, Question
 from precall.engine.index.facets import FacetIndex
 from precall.engine.index.features import check_lengths, copied, features_of
 from precall.engine.index.filter import MemoryFilter
+from precall.engine.index.lately_pushed import LatelyPushed
 from precall.engine.index.listed import ListedCodes
 from precall.engine.index.score_column import ScoreColumn
 from precall.engine.index.selection import Selection, select
@@ -59,6 +60,7 @@ class Partition:
         self._settings = settings
         self._lock = threading.RLock()
         self._memories = KeptMemories()
+        self._lately = LatelyPushed()
         self._changes = 0
         self._clear()
 
@@ -72,6 +74,7 @@ class Partition:
         )
         self._scores = ScoreColumn()
         self._memories.clear()
+        self._lately.clear()
 
     def __len__(self) -> int:
         return len(self._memories)
@@ -179,6 +182,7 @@ class Partition:
             last = len(self._set) - 1
             last_memory = self._memories[self._set.ids[last]]
             memory = self._memories.pop(memory_id)
+            self._lately.drop(memory_id)
             slot = self._set.remove(memory_id)
             self._facets.remove(slot, memory, last, last_memory)
             self._windows.row_removed(slot, last)
@@ -194,11 +198,18 @@ class Partition:
     def indexed(self, memory_id: str) -> IndexedMemory | None:
         """A memory with its vector and impacts, or None when it is not here (any more)."""
         with self._lock:
-            memory = self._memories.get(memory_id)
-            if memory is None:
+            if memory_id not in self._memories:
                 return None
-            features = self._set.features(memory_id)
-            return IndexedMemory(memory, features.vector, features.impacts)
+            indexed = self._lately.get(memory_id)
+            if indexed is None:
+                indexed = self._indexed(memory_id)
+                if len(self._set) > self._settings.exact_below:  # it is pushed in parts, the same to many
+                    self._lately.keep(indexed)
+            return indexed
+
+    def _indexed(self, memory_id: str) -> IndexedMemory:
+        features = self._set.features(memory_id)
+        return IndexedMemory(self._memories[memory_id], features.vector, features.impacts)
 
     def all(self) -> list[IndexedMemory]:
         """Every memory of the rung."""
@@ -296,3 +307,4 @@ class Partition:
             self._facets.check_integrity([self._memories[memory_id] for memory_id in self._set.ids])
             self._scores.check_integrity()
             self._keeper.check_integrity()
+            self._lately.check_integrity(self._indexed)

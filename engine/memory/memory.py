@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from precall.engine.errors import InvalidInput
+from precall.engine.memory.derived import Derived
 from precall.engine.memory.ladder import Rung
 
 MAX_TEXT_CHARACTERS: Final = 100_000
@@ -169,12 +170,14 @@ class IndexedMemory:
     a weighing hands on; None where there is no other model or it has made none yet.
     ``impacts``: keyword term -> weight, as ``precall.scoring.keyword.document_impacts`` makes them of its own
     words and, where it is a turn, of what was said before it (`precall.engine.memory.turns`).
+    ``derived``: what was made of all this; never carried over to a changed copy.
     """
 
     memory: Memory
     vector: NDArray[np.float16]
     impacts: Mapping[str, float]
     other_vector: NDArray[np.float16] | None = None
+    derived: Derived = field(default_factory=Derived, init=False, compare=False, repr=False)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,6 +1,7 @@
 """What a stream carries, as messages of the wire."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,12 @@ _CAUSES: Final = {
 }
 
 
+_EVENT_PUSH: Final = anticipation_pb2.WatchEvent.PUSH_FIELD_NUMBER
+_PUSH_ITEM: Final = anticipation_pb2.Push.ITEMS_FIELD_NUMBER
+_LENGTH_DELIMITED: Final = 2
+"""Wire type of what has a length before it: https://protobuf.dev/programming-guides/encoding/"""
+
+
 class EventMapper:
     """Turns one tenant's stream events into messages; vectors travel as float16 rows of one model."""
 
@@ -47,10 +54,16 @@ class EventMapper:
 
     def message(self, event: StreamEvent) -> anticipation_pb2.WatchEvent:
         """The event with its sequence and whether somebody waits for it."""
+        return anticipation_pb2.WatchEvent.FromString(self.serialized(event))
+
+    def serialized(self, event: StreamEvent) -> bytes:
+        """A `WatchEvent` in bytes. What is pushed was brought into its form before, as often as not: such
+        fields are strung together, which the wire format allows.
+        """
         message = anticipation_pb2.WatchEvent(sequence=event.sequence, confirm=event.confirm)
         match event.body:
             case Push() as push:
-                message.push.CopyFrom(self._push(push))
+                return message.SerializeToString() + _field(_EVENT_PUSH, self._push(push))
             case Invalidation() as invalidation:
                 message.invalidation.CopyFrom(
                     anticipation_pb2.Invalidation(
@@ -70,16 +83,15 @@ class EventMapper:
                 message.session_ended.reason = reason
             case Draining(grace_seconds):
                 message.draining.grace.CopyFrom(duration(grace_seconds))
-        return message
+        return message.SerializeToString()
 
-    def _push(self, push: Push) -> anticipation_pb2.Push:
+    def _push(self, push: Push) -> bytes:
         message = anticipation_pb2.Push(
             session_id=push.session_id,
             push_id=push.push_id,
             reset=push.reset,
             resumed=push.resumed,
             last=push.last,
-            items=[self._item(item) for item in push.items],
             evicted_ids=push.evicted_ids,
             version=push.version,
             rungs=[_claim(claim) for claim in push.rungs],
@@ -92,9 +104,16 @@ class EventMapper:
             message.coverage.CopyFrom(self._coverage(push.coverage))
         if push.caused_at is not None:
             message.caused_at.CopyFrom(timestamp_of(push.caused_at))
-        return message
+        return b"".join([message.SerializeToString(), *map(self._item, push.items)])
 
-    def _item(self, item: PushedMemory) -> anticipation_pb2.PushedItem:
+    def _item(self, item: PushedMemory) -> bytes:
+        derived = item.indexed.derived
+        if not derived.wire:
+            derived.wire = self._lasting_part(item)
+        return _field(_PUSH_ITEM, derived.wire + _predictor(item.predictor))
+
+    def _lasting_part(self, item: PushedMemory) -> bytes:
+        """All of an item but the predictor that brought it here."""
         impacts = item.indexed.impacts
         return anticipation_pb2.PushedItem(
             memory=memory_message(item.indexed.memory, self._ladder),
@@ -103,9 +122,8 @@ class EventMapper:
                 terms=list(impacts),
                 weights=np.fromiter(impacts.values(), codec.FLOAT32, len(impacts)).tobytes(),
             ),
-            predictor=item.predictor,
             stamp=stamp_of(item.indexed),
-        )
+        ).SerializeToString()
 
     def _coverage(self, coverage: PushedCoverage) -> anticipation_pb2.Coverage:
         return anticipation_pb2.Coverage(
@@ -154,3 +172,19 @@ def _statistics(statistics: Statistics) -> common_pb2.KeywordStatistics:
         terms=list(frequencies),
         document_frequencies=np.fromiter(frequencies.values(), np.dtype("<u4"), len(frequencies)).tobytes(),
     )
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of a message in a message; ``number``: at most 15, so that its tag is one byte."""
+    length, size = bytearray(), len(content)
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return bytes((number << 3 | _LENGTH_DELIMITED,)) + bytes(length) + content
+
+
+@cache
+def _predictor(name: str) -> bytes:
+    """There are as many as there are predictors."""
+    return anticipation_pb2.PushedItem(predictor=name).SerializeToString()

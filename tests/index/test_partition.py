@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from numpy.typing import NDArray
 
 from precall.engine.errors import InvalidVector
+from precall.engine.index import lately_pushed
 from precall.engine.index.partition import Partition, PartitionSettings
 from precall.engine.index.selection import Selection
 from precall.engine.memory.memory import IndexedMemory
@@ -324,3 +325,33 @@ def test_what_the_codes_describe_badly_is_found_all_the_same() -> None:
     table = partition.candidates(asked, {}, selection)
     found = rank(table, selection.weights, now=now, limit=2)
     assert [table.ids[each.row] for each in found] == ["m0", "late"]
+
+
+def test_what_was_made_of_a_memory_is_kept_until_the_memory_changes() -> None:
+    """A large rung is pushed to many: its memories are given out as they were made, if they still stand."""
+    partition = Partition(DANA, DIMENSION, PartitionSettings(exact_below=5))
+    held = memories(10)
+    partition.apply(added=held)
+    first = partition.indexed("m3")
+    assert first is not None and partition.indexed("m3") is first
+    first.derived.wire = b"made"
+    changed = dataclasses.replace(held[3], impacts={"tea": 1.0})
+    assert not changed.derived.wire
+    partition.apply(added=[changed], removed=["m3"])
+    again = partition.indexed("m3")
+    assert again is not None and dict(again.impacts) == {"tea": 1.0} and not again.derived.wire
+    partition.check_integrity()
+    partition.apply(removed=["m3"])
+    assert partition.indexed("m3") is None
+    partition.apply(removed=[each.memory.id for each in held])
+    assert partition.indexed("m4") is None
+
+
+def test_of_a_huge_rung_a_bounded_number_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lately_pushed, "MOST", 4)
+    partition = Partition(DANA, DIMENSION, PartitionSettings(exact_below=5))
+    partition.apply(added=memories(10))
+    for number in range(10):
+        partition.indexed(f"m{number}")
+    assert len(partition._lately._held) == 4
+    partition.check_integrity()
