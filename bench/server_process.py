@@ -42,6 +42,13 @@ def resident_bytes(process_id: int) -> int:
     return int(line.split()[1]) * 1024
 
 
+def processor_seconds(process_id: int) -> float:
+    """What a process has had of the processors since its start, as Linux tells it."""
+    after_name = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    user, system = int(after_name[11]), int(after_name[12])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
+
+
 class ServerProcess:
     """Start with ``async with`` or ``start``; the folder survives, so that it can be started again on it."""
 
@@ -69,9 +76,18 @@ class ServerProcess:
     @property
     def resident_bytes(self) -> int:
         """What the process has in memory now. Raises ServerDied when it does not run."""
+        return resident_bytes(self._running.pid)
+
+    @property
+    def processor_seconds(self) -> float:
+        """What the process has had of the processors. Raises ServerDied when it does not run."""
+        return processor_seconds(self._running.pid)
+
+    @property
+    def _running(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
             raise ServerDied(f"the server does not run: {self._tail()}")
-        return resident_bytes(self._process.pid)
+        return self._process
 
     @property
     def admin_key(self) -> str:

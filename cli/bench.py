@@ -277,6 +277,16 @@ def sessions(
     processes: Annotated[int, typer.Option(min=1, help="Agent processes that hold them.")] = 3,
     seconds: Annotated[float, typer.Option(min=1, help="How long they speak.")] = 60.0,
     turn_seconds: Annotated[float, typer.Option(min=0.1, help="Between two turns of one of them.")] = 5.0,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Rungs are held whole, so that nothing has to be predicted.")
+    ] = False,
+    agents_elsewhere: Annotated[
+        bool,
+        typer.Option(
+            "--agents-elsewhere",
+            help="Agents know the vectors of what they say, as if they embedded it on other machines.",
+        ),
+    ] = False,
     as_json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
     ] = None,
@@ -286,10 +296,17 @@ def sessions(
     from precall.bench import sessions as run
     from precall.bench.locomo import LocomoFormatError
     from precall.bench.server_process import ServerDied
+    from precall.bench.sessions_report import SessionsRun
     from precall.cli.failure import CommandFailed
 
-    asked = run.SessionsRun(
-        data, sessions=count, processes=processes, seconds=seconds, turn_seconds=turn_seconds
+    asked = SessionsRun(
+        data,
+        sessions=count,
+        processes=processes,
+        seconds=seconds,
+        turn_seconds=turn_seconds,
+        whole=whole,
+        agents_elsewhere=agents_elsewhere,
     )
     try:
         run.main(asked, json_path=as_json, csv_path=csv)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from precall.bench.sessions import Percentiles, SessionsFailed, SessionsRun, _Agent, _report, measure
+from precall.bench.sessions import SessionsFailed, _Agent, measure
+from precall.bench.sessions_report import Percentiles, SessionsRun, reported
 from precall.bench.sessions_worker import Answer, Job
 
 
@@ -21,10 +22,11 @@ def test_a_report_adds_up_what_the_processes_tell(tmp_path):
     run = SessionsRun(tmp_path, sessions=10)
     one = Answer([1.0], [5.0], [30.0], 2, {"cache, hit": 2}, {"UNAVAILABLE": 1}, 1_000, 3_000)
     two = replace(one, sources={"server, hit": 1}, errors={"UNAVAILABLE": 2})
-    report = _report(run, [one, two], 50_000)
+    report = reported(run, [one, two], 50_000, 8.0)
     assert (report.turns, report.reads.count, report.server_bytes, report.client_bytes) == (4, 2, 5_000, 400)
     assert report.sources == {"cache, hit": 2, "server, hit": 1}
     assert report.errors == {"UNAVAILABLE": 3}
+    assert report.server_seconds == 2.0
 
 
 def test_users_are_of_one_customer_each(tmp_path):
