@@ -47,7 +47,7 @@ def main(
     """
     console = console or Console()
     if run.profile is Profile.SHARED:
-        rung = shared_rung(data, typed=run.typed, most=run.max_questions)
+        rung = shared_rung(data, typed=run.typed, most=run.max_questions, in_all=run.max_reads)
         outcome = asyncio.run(measure_shared(rung, run, _vector_cache(vectors), console=console))
     else:
         conversations = load_conversations(data)[:max_conversations]
@@ -71,7 +71,7 @@ def curve(
 ) -> list[ReadsReport]:
     """SHARED again and again, from the fewest items that a session may hold to the most."""
     console = console or Console()
-    rung = shared_rung(data, typed=run.typed, most=run.max_questions)
+    rung = shared_rung(data, typed=run.typed, most=run.max_questions, in_all=run.max_reads)
     cache = _vector_cache(vectors)
     reports = []
     for most in sorted(items):

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -35,6 +35,7 @@ class ReadRecord:
     server_ids: Sequence[str]
     evidence: Sequence[str]
     predictors: Sequence[str]
+    stage_ms: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -60,6 +61,7 @@ class ReadRecord:
             server_ids,
             evidence,
             [item.predictor for item in read.items],
+            {"encode": read.encode_ms, "look-up": read.lookup_ms, "server": read.server_ms},
         )
 
     @property
@@ -76,7 +78,12 @@ class ReadRecord:
         """The cache answered in full standing, and lost evidence that the server's own ten have; where no
         evidence is known, one of the server's first three. A degraded answer says that it may lack some.
         """
-        return self.hit and bool(self._owed.difference(self.read_ids))
+        return self.hit and self.lacks
+
+    @property
+    def lacks(self) -> bool:
+        """As ``wrong``, whoever answered and however."""
+        return bool(self._owed.difference(self.read_ids))
 
     @property
     def lost_top(self) -> bool:
@@ -136,6 +143,15 @@ class ReadsOfKind:
 
 
 @dataclass(frozen=True, slots=True)
+class StageTimes:
+    """Where reads of one decision spent their time. ``p50_ms``, ``p95_ms``: by stage."""
+
+    reads: int
+    p50_ms: Mapping[str, float]
+    p95_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class PredictorShare:
     """What one predictor brought. ``used_items``: those that a read served, as the server was told.
 
@@ -152,6 +168,8 @@ class ReadsReport:
     """A run. Shares are of all reads, hits and misses alike; ``wrong_serve_rate`` too.
 
     ``lost_top_rate``: as wrong serves are counted where no evidence is known, of all reads.
+    ``degraded_wrong_rate``: degraded answers that lack as much as a wrong serve does; they say so.
+    ``stages``: by decision.
     ``server_p75_ms``: of reads that ask the server over the same link, as they would without a cache.
     ``used_items``: distinct memories that a conversation's reads returned from its cache.
     """
@@ -162,6 +180,7 @@ class ReadsReport:
     wrong_serve_rate: float
     lost_top_rate: float
     degraded_rate: float
+    degraded_wrong_rate: float
     p50_ms: float
     p75_ms: float
     p95_ms: float
@@ -180,6 +199,7 @@ class ReadsReport:
     kinds: Mapping[str, ReadsOfKind]
     decisions: Mapping[str, int]
     statuses: Mapping[str, int]
+    stages: Mapping[str, StageTimes] = field(default_factory=dict)
 
     @property
     def keeps_promise(self) -> bool:
@@ -249,6 +269,7 @@ def report(
         wrong_serve_rate=_mean([record.wrong for record in records]),
         lost_top_rate=_mean([record.lost_top for record in records]),
         degraded_rate=_mean([record.degraded for record in records]),
+        degraded_wrong_rate=_mean([record.degraded and record.lacks for record in records]),
         p50_ms=p50,
         p75_ms=p75,
         p95_ms=p95,
@@ -273,6 +294,7 @@ def report(
         },
         decisions=_counts([record.decision for record in records]),
         statuses=_counts([record.status for record in records]),
+        stages=_stages(records),
     )
 
 
@@ -295,3 +317,19 @@ def _mean(values: Sequence[float | bool]) -> float:
 
 def _counts(names: Sequence[str]) -> dict[str, int]:
     return {name: names.count(name) for name in sorted(set(names))}
+
+
+def _stages(records: Sequence[ReadRecord]) -> Mapping[str, StageTimes]:
+    stages = {}
+    for decision in sorted({record.decision for record in records}):
+        these = [record.stage_ms for record in records if record.decision == decision and record.stage_ms]
+        if these:
+            percentiles = {
+                name: np.percentile([times[name] for times in these], (50, 95)).tolist() for name in these[0]
+            }
+            stages[decision] = StageTimes(
+                len(these),
+                {name: p50 for name, (p50, _) in percentiles.items()},
+                {name: p95 for name, (_, p95) in percentiles.items()},
+            )
+    return stages

@@ -30,6 +30,7 @@ class ReadsRun:
     typed: no partial transcripts come, as from a keyboard; the words take as long.
     max_items: that a session may hold. None: the client's default for PERSONAL; for SHARED 256, typed 1,024.
     max_questions: of each conversation; for SHARED the reads of each kind.
+    max_reads: of SHARED, in all, each kind in proportion.
     sessions_at_once: conversations that go on side by side, of SHARED.
     server_arguments: go to `precall serve` as they are.
     """
@@ -40,6 +41,7 @@ class ReadsRun:
     speed: float | None = None
     max_items: int | None = None
     max_questions: int | None = None
+    max_reads: int | None = None
     sessions_at_once: int = 8
     server_arguments: Sequence[str] = ()
 
@@ -61,6 +63,7 @@ class ReadsRun:
         parts = [] if self.profile is Profile.PERSONAL else [self.profile.value]
         parts += ["typed"] if self.typed else []
         parts += [f"{self.items_held} items"] if self.items_held is not None else []
+        parts += [f"speed {self.speed:g}"] if self.speed is not None else []
         return " ".join([*parts, *self.server_arguments]) or "default"
 
 

@@ -18,6 +18,8 @@ def print_report(result: ReadsReport, console: Console) -> None:
     console.print(_figures(result))
     if len(result.kinds) > 1:
         console.print(_kinds(result))
+    if result.stages:
+        console.print(_stages(result))
     if len(result.predictors) > 1:
         console.print(_predictors(result))
     if result.setting.held_out:
@@ -54,7 +56,8 @@ def _rows(result: ReadsReport) -> Iterator[tuple[str, str, str]]:
     yield "hit rate", f"{result.hit_rate:.1%}", _HELD
     yield "wrong serves", f"{result.wrong_serve_rate:.2%}", _WRONG
     yield "first three", f"{result.lost_top_rate:.2%}", "of all reads lost one of them, whatever the evidence"
-    yield "degraded", f"{result.degraded_rate:.1%}", "the server did not answer in time; the answer says so"
+    late = f"the server did not answer in time; it says so; {result.degraded_wrong_rate:.2%} lack something"
+    yield "degraded", f"{result.degraded_rate:.1%}", late
     yield "same ten", f"{result.identical_top_10:.1%}", "the read's ten are the server's, in order"
     recall = f"of the evidence; the server {result.server_recall_at_10:.3f}"
     yield "recall@10", f"{result.recall_at_10:.3f}", recall
@@ -74,6 +77,16 @@ def _kinds(result: ReadsReport) -> Table:
     for name, kind in result.kinds.items():
         shares = f"{kind.hit_rate:.1%}", f"{kind.wrong_serve_rate:.2%}"
         table.add_row(name, str(kind.reads), *shares, f"{kind.p95_ms:.1f}")
+    return table
+
+
+def _stages(result: ReadsReport) -> Table:
+    table = Table(title="where the time goes: p50 / p95 in ms", title_justify="left")
+    for head in ("decision", "reads", "encode", "look-up", "server"):
+        table.add_column(head, justify="left" if head == "decision" else "right")
+    for decision, times in result.stages.items():
+        spent = (f"{times.p50_ms[stage]:.1f} / {times.p95_ms[stage]:.1f}" for stage in times.p50_ms)
+        table.add_row(decision, str(times.reads), *spent)
     return table
 
 

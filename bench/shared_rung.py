@@ -23,6 +23,7 @@ from precall.engine.memory.ladder import Ladder, Rung
 from precall.engine.memory.memory import MemoryKind, NewMemory, Source
 from precall.engine.memory.registry import TENANTS_FOLDER
 from precall.engine.preparing import GivenVector
+from precall.scoring.version import SCORING_VERSION
 
 SCOPE: Final = {"customer": "everything"}
 TENANT: Final = "bench"
@@ -68,8 +69,9 @@ def memory_id(row: int) -> str:
     return str(uuid.uuid5(_IDS, str(row)))
 
 
-def shared_rung(data: Path, *, typed: bool, most: int | None) -> SharedRung:
-    """``data``: a folder that holds locomo, scifact and xquad. ``most``: reads of each kind, evenly spaced.
+def shared_rung(data: Path, *, typed: bool, most: int | None = None, in_all: int | None = None) -> SharedRung:
+    """``data``: a folder that holds locomo, scifact and xquad. ``most``: reads of each kind, evenly spaced;
+    ``in_all``: of all kinds together, about, each in proportion to what there is of it.
 
     Typed are the dialogues alone: nothing that was said before predicts a question out of the blue. The ends
     of some dialogues are in no memory, and their turns are read as they are said first. Raises the loaders'
@@ -91,7 +93,11 @@ def shared_rung(data: Path, *, typed: bool, most: int | None) -> SharedRung:
     kinds: dict[str, list[Exchange]] = {}
     for exchange in (*news, *others):
         kinds.setdefault(_kind(exchange), []).append(_answerable(exchange, unsaid))
-    chosen = [_evenly(exchanges, most) for exchanges in kinds.values()]
+    reads = {kind: sum(exchange.reads for exchange in each) for kind, each in kinds.items()}
+    chosen = []
+    for kind, exchanges in kinds.items():
+        share = most if in_all is None else max(1, round(in_all * reads[kind] / sum(reads.values())))
+        chosen.append(_evenly(exchanges, share))
     memories = tuple(each for row, each in enumerate(_memories(corpus, data)) if row not in unsaid)
     return SharedRung(memories, tuple(_mixed(chosen)), unsaid, tuple(corpus.texts))
 
@@ -99,9 +105,11 @@ def shared_rung(data: Path, *, typed: bool, most: int | None) -> SharedRung:
 async def filled_server_folder(rung: SharedRung, vectors: VectorCache, kept: Path, fresh: Path) -> None:
     """Make ``fresh`` the folder of a server that has the rung as the tenant `TENANT`.
 
-    It is copied from what an earlier run left in ``kept``, and written there first where none did.
+    It is copied from what an earlier run with this model and these formulas left in ``kept``, and written
+    there first where none did.
     """
-    place = kept / f"shared-{rung.digest}"
+    made_by = f"{vectors.encoder.card.fingerprint[:8]}-{SCORING_VERSION}"
+    place = kept / f"shared-{rung.digest}-{made_by}"
     if not (place / "whole.json").exists():
         shutil.rmtree(place, ignore_errors=True)
         await _write(rung, vectors, place / "data" / TENANTS_FOLDER)

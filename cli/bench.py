@@ -27,6 +27,10 @@ def reads(
         int | None,
         typer.Option(min=1, help="Ask at most so many questions of each conversation; shared: of each kind."),
     ] = None,
+    limit_reads: Annotated[
+        int | None,
+        typer.Option(min=5, help="Read so many times in all, each kind in proportion; shared alone."),
+    ] = None,
     conversations: Annotated[
         int | None, typer.Option(min=1, help="Replay at most so many conversations; personal alone.")
     ] = None,
@@ -86,6 +90,7 @@ def reads(
         speed=speed,
         max_items=steps[0] if len(steps) == 1 else None,
         max_questions=limit_questions,
+        max_reads=limit_reads,
         sessions_at_once=sessions_at_once,
         server_arguments=() if complete_below is None else ("--complete-below", str(complete_below)),
     )

@@ -29,7 +29,7 @@ def outcomes(odds: np.ndarray, seed: int = 2) -> np.ndarray:
 def test_a_fit_finds_what_made_the_data() -> None:
     evidence = columns(20_000)
     truth = np.linspace(1.5, -1.0, len(NAMES))
-    part = fit_part(evidence, outcomes(evidence @ truth + 1.0))
+    part = fit_part(evidence, outcomes(evidence @ truth + 1.0), 0.007)
     assert values(part.weights) == pytest.approx(truth, abs=0.12) and part.intercept == pytest.approx(
         1.0, abs=0.12
     )
@@ -37,7 +37,7 @@ def test_a_fit_finds_what_made_the_data() -> None:
 
 def test_slack_never_speaks_against_an_answer() -> None:
     evidence = columns(3_000)
-    part = fit_part(evidence, outcomes(-2.0 * evidence[:, SLACK] + evidence[:, 3]))
+    part = fit_part(evidence, outcomes(-2.0 * evidence[:, SLACK] + evidence[:, 3]), 0.007)
     assert part.weights.slack == 0.0 and part.weights.distance > 0.5
 
 
