@@ -48,8 +48,8 @@ TRIALS: Final = (
 
 AIMS: Final = {"continued": 0.005, "other": 0.007}
 """Wrong serves that the bar of *sure* allows, as a share of all reads: on the fitted part, each fold judged
-by weights that the others gave. The contract is 1 %, the rest is margin: .007 gave 1.09 % of spoken reads with
-256 held on the held-out part.
+by weights that the others gave. The contract is 1 %, the rest is margin: .007 gave 1.09 % of spoken reads
+with 256 held on the held-out part.
 """
 
 _FOLDS: Final = 5

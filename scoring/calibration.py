@@ -92,17 +92,18 @@ _MINILM: Final = Calibration(
         borderline=0.0,
     ),
     provenance="""
-    MiniLM-L6, 8,183 memories in one rung: LoCoMo, SciFact's abstracts, XQuAD's English paragraphs; 1 December
-    2026, by `precall.bench.coverage_fit` whole, on the tree of commit 92f219b. Fitted on 4,122 continued and
-    1,515 other reads of LoCoMo 26 and 30, SciFact's training claims and the XQuAD paragraphs of even number,
-    spoken with 64 to 1,024 items held and typed with 256 to 1,024. On the others, as shares of the reads before
-    which a query was covered, served (served wrong): spoken, 256 held, 2,659 reads: .912 (.75 %), by proof
-    alone .221; 64, 128, 512 and 1,024 held, every fifth exchange: .841 (.93 %), .890 (.37 %), .931 (.37 %), .963
-    (.19 %); typed turns, 1,024 held, 1,364 reads: .512 (.73 %), those whose turn is stored already .735 (.73 %),
-    those whose turn is not .289 (.73 %), by proof alone none; 256 and 512 held: .242 (.73 %), .345 (1.09 %).
-    What value kinds and denials hold back, about 1 read in 200, is not taken off. Sessions are simulated with
-    the formulas, the evidence and the held set of the product, between which no time passes. The held-out part
-    was looked at several times while evidence and the aims of the bars were chosen.
+    MiniLM-L6, 8,183 memories in one rung: LoCoMo, SciFact's abstracts, XQuAD's English paragraphs; 1
+    December 2026, by `precall.bench.coverage_fit` whole, on the tree of commit 92f219b. Fitted on 4,122
+    continued and 1,515 other reads of LoCoMo 26 and 30, SciFact's training claims and the XQuAD
+    paragraphs of even number, spoken with 64 to 1,024 items held and typed with 256 to 1,024. On the
+    others, as shares of the reads before which a query was covered, served (served wrong): spoken, 256
+    held, 2,659 reads: .912 (.75 %), by proof alone .221; 64, 128, 512 and 1,024 held, every fifth
+    exchange: .841 (.93 %), .890 (.37 %), .931 (.37 %), .963 (.19 %); typed turns, 1,024 held, 1,364
+    reads: .512 (.73 %), those whose turn is stored already .735 (.73 %), those whose turn is not .289
+    (.73 %), by proof alone none; 256 and 512 held: .242 (.73 %), .345 (1.09 %). What value kinds and
+    denials hold back, about 1 read in 200, is not taken off. Sessions are simulated with the formulas,
+    the evidence and the held set of the product, between which no time passes. The held-out part was
+    looked at several times while evidence and the aims of the bars were chosen.
     """,
 )
 
