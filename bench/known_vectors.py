@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 
 from precall.client import EncodedQuery
-
-_VECTORS: Final = "vectors"
-_FINGERPRINT: Final = "fingerprint"
 
 
 class KnownVectors:
@@ -28,9 +25,9 @@ class KnownVectors:
     @staticmethod
     def save(path: Path, vectors: np.ndarray, model_fingerprint: str) -> None:
         """A row a text, in the order that `load` is given them in."""
-        np.savez(path, **{_VECTORS: vectors, _FINGERPRINT: np.array(model_fingerprint)})
+        np.savez(path, vectors=vectors, fingerprint=np.array(model_fingerprint))
 
     @classmethod
     def load(cls, path: Path, texts: Sequence[str]) -> Self:
         with np.load(path) as stored:
-            return cls(texts, stored[_VECTORS].astype(np.float32), str(stored[_FINGERPRINT]))
+            return cls(texts, stored["vectors"].astype(np.float32), str(stored["fingerprint"]))
