@@ -1,0 +1,1 @@
+"""GPU kernels in Triton, each with its formula and its reference. They know of vectors, not of memories."""

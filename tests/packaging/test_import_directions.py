@@ -18,7 +18,9 @@ MAY_IMPORT = {
     "cli": {"bench", "client", "engine", "kernels", "proto", "scoring", "server"},
 }
 NO_WIRE = {"grpc", "google"}
-HEAVY = {"faiss", "matplotlib", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers"}
+HEAVY = {
+    "faiss", "matplotlib", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers", "triton",
+}  # fmt: skip
 # Third-party modules that a room must not touch at all.
 FORBIDDEN = {
     "scoring": NO_WIRE | HEAVY,
