@@ -86,9 +86,10 @@ async def measure(run: SessionsRun) -> SessionsReport:
                     await asyncio.gather(*(agent.opened() for agent in agents))
                 began = server.processor_seconds
                 async with asyncio.timeout(run.seconds + _GRACE_SECONDS):
+                    await asyncio.gather(*(agent.speak() for agent in agents))
+                    spent = server.processor_seconds - began
+                    held = server.resident_bytes - before  # while all sessions are open
                     answers = await asyncio.gather(*(agent.answer() for agent in agents))
-                spent = server.processor_seconds - began
-                held = server.resident_bytes - before
             finally:
                 for agent in agents:
                     await agent.end()
@@ -173,12 +174,21 @@ class _Agent:
         return cls(process, answer_path, log)
 
     async def opened(self) -> None:
+        await self._told(b"opened")
+
+    async def speak(self) -> None:
+        """Let it speak, and return when it has; its sessions stay open."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        await self._told(b"spoken")
+
+    async def _told(self, word: bytes) -> None:
         assert self._process.stdout is not None
-        if (await self._process.stdout.readline()).strip() != b"opened":
+        if (await self._process.stdout.readline()).strip() != word:
             raise SessionsFailed(f"an agent process ended: {self._last_words()}")
 
     async def answer(self) -> Answer:
-        """Let it speak, and return when it has."""
+        """Let it close its sessions and end. After `speak`."""
         await self._process.communicate(b"\n")
         if self._process.returncode:
             raise SessionsFailed(f"an agent process ended: {self._last_words()}")

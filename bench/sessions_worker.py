@@ -2,7 +2,9 @@
 
     python -P -m precall.bench.sessions_worker JOB.json ANSWER.json
 
-Tells `opened` on its output once every session is open, and begins to speak at the line that it then reads.
+Tells `opened` on its output once every session is open, and begins to speak at the line that it then reads;
+tells `spoken` when it has, and keeps its sessions till the next line, so that the server is measured with
+them.
 """
 
 import asyncio
@@ -115,6 +117,8 @@ async def work(job: Job) -> Answer:
         await asyncio.gather(*speakers)
         answer.processor_seconds = time.process_time() - began
         answer.resident_after = resident_bytes(os.getpid())
+        print("spoken", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
     return answer
 
 
@@ -132,14 +136,15 @@ async def _speak(session: AsyncSession, job: Job, number: int, answer: Answer, l
         await asyncio.sleep(max(0.0, wait))
         try:
             leads.said(session.session_id)
-            await _turn(session, job, chance.choice(job.texts), turn, answer)
+            writes = (turn + number) % job.write_every == 0  # never all sessions in one round
+            await _turn(session, chance.choice(job.texts), answer, writes=writes)
         except PrecallError as error:
             answer.count_error(error.reason)
     await asyncio.sleep(max(0.0, first + job.seconds - time.perf_counter()))
     leads.close(session.session_id)
 
 
-async def _turn(session: AsyncSession, job: Job, text: str, turn: int, answer: Answer) -> None:
+async def _turn(session: AsyncSession, text: str, answer: Answer, *, writes: bool) -> None:
     answer.turns += 1
     session.observe("user", text)
     begun = time.perf_counter()
@@ -148,7 +153,7 @@ async def _turn(session: AsyncSession, job: Job, text: str, turn: int, answer: A
     source = f"{read.source.value}, {read.status.value}"
     answer.sources[source] = answer.sources.get(source, 0) + 1
     answer.decisions[read.decision.value] = answer.decisions.get(read.decision.value, 0) + 1
-    if turn % job.write_every == 0:
+    if writes:
         begun = time.perf_counter()
         await session.remember(f"{text} ({uuid.uuid4()})", truncate=True)
         answer.writes_ms.append(1000 * (time.perf_counter() - begun))

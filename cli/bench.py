@@ -83,6 +83,10 @@ def reads(
     steps = max_items or []
     if len(steps) > 1 and asked is not Profile.SHARED:
         raise typer.BadParameter("a curve needs --profile shared", param_hint="--max-items")
+    if limit_reads is not None and (asked is not Profile.SHARED or limit_questions is not None):
+        raise typer.BadParameter(
+            "it needs --profile shared, and no --limit-questions beside it", param_hint="--limit-reads"
+        )
     settings = ReadsRun(
         rtt_ms=rtt_ms,
         profile=asked,

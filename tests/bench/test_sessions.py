@@ -69,4 +69,5 @@ async def test_sessions_speak_read_and_write(tmp_path):
         report = await measure(run)
     assert report.errors == {}
     assert report.turns >= 4 and report.reads.count == report.turns
+    assert report.writes.count > 0 and report.server_bytes != 0
     assert report.lead.count > 0, "a turn causes a push where no rung is held whole"
