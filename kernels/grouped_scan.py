@@ -38,6 +38,7 @@ a time. Chosen, not measured.
 """
 
 _FEWEST_KEPT = 16
+_REFERENCE_ROWS = 2**18
 _MOST_PAIRS = 2**24
 
 
@@ -157,7 +158,9 @@ def grouped_scan_reference(arena: CodeArena, pairs: Pairs, wanted: int) -> Found
         elif partition >= 0:
             start = int(arena.starts[partition])
             rows = slice(start, start + int(arena.lengths[partition]))
-            products = (arena.codes[rows].double() - 128) @ (query * arena.steps[partition])
+            folded = query * arena.steps[partition]
+            blocks = arena.codes[rows].split(_REFERENCE_ROWS)
+            products = torch.cat([(block.double() - 128) @ folded for block in blocks])
             products += query @ arena.middles[partition].double()
             living = arena.alive[rows].bool().nonzero().flatten()
             # Stable, so that of equal ones the lower slot comes first.

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -17,5 +19,7 @@ class Launch:
     stages: int = 3
 
     def run(self, programs: int, *arguments: Any) -> None:
-        """Start it on the current stream of the arguments' device; returns before it has run."""
-        self.function[(programs,)](*arguments, **self.constants, num_warps=self.warps, num_stages=self.stages)
+        """Start it on the current stream of the first argument's device; returns before it has run."""
+        options = {"num_warps": self.warps, "num_stages": self.stages}
+        with torch.cuda.device_of(arguments[0]):  # Triton takes the current device, wherever tensors are
+            self.function[(programs,)](*arguments, **self.constants, **options)
