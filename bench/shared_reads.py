@@ -53,6 +53,7 @@ async def measure_shared(
                 replayed = await _hold_all(
                     stage.far, rung, run, lambda count: progress.advance(spoken, count)
                 )
+                pushed = await stage.item_counts("precall_pushed_items_total")
                 judged = progress.add_task("ask the server itself", total=rung.reads)
                 records = await _judge(stage, replayed, lambda: progress.advance(judged))
                 texts = [
@@ -60,7 +61,6 @@ async def measure_shared(
                 ]
                 step = max(1, len(texts) // BASELINE_READS)
                 asked = await ask_server(stage.far, SCOPE, texts[::step])
-                pushed = await stage.item_counts("precall_pushed_items_total")
                 used = await stage.item_counts("precall_used_items_total")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
