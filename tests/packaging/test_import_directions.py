@@ -19,7 +19,8 @@ MAY_IMPORT = {
 }
 NO_WIRE = {"grpc", "google"}
 HEAVY = {
-    "faiss", "matplotlib", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers", "triton",
+    "faiss", "matplotlib", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers",
+    "triton",
 }  # fmt: skip
 # Third-party modules that a room must not touch at all.
 FORBIDDEN = {
