@@ -7,7 +7,7 @@ one large rung (`Profile.SHARED`).
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -90,8 +90,8 @@ def curve(
             CurvePoint(most, report.hit_rate, report.wrong_serve_rate)
             for most, report in zip(sorted(items), reports, strict=True)
         ]
-        plot_hit_curve(plot_path, {"typed" if run.typed else "spoken": points})
-        console.print(f"plot: {plot_path}")
+        named = {"typed" if run.typed else "spoken": points}
+        _plot(plot_path, lambda: plot_hit_curve(plot_path, named), console)
     return reports
 
 
@@ -116,5 +116,16 @@ def present(
         for record in outcome.records:
             by_source.setdefault(record.source, []).append(record.elapsed_ms)
         title = f"{outcome.report.reads} reads, server {outcome.report.setting.rtt_ms:g} ms away"
-        plot_latencies(plot_path, by_source, title, PROMISE_MS)
-        console.print(f"plot: {plot_path}")
+        _plot(plot_path, lambda: plot_latencies(plot_path, by_source, title, PROMISE_MS), console)
+
+
+def _plot(path: Path, draw: Callable[[], None], console: Console) -> None:
+    """Where there is nothing to draw with, the figures stand all the same."""
+    try:
+        draw()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        console.print("no plot: it needs matplotlib, which the extra `bench` brings")
+    else:
+        console.print(f"plot: {path}")

@@ -79,7 +79,7 @@ async def measure(run: SessionsRun) -> SessionsReport:
             before = await _settled_bytes(server)
             agents = [
                 await _Agent.start(folder, number, _job(run, number, server, key, texts, vectors))
-                for number in range(run.processes)
+                for number in range(run.agents)
             ]
             try:
                 async with asyncio.timeout(_OPEN_SECONDS):
@@ -125,7 +125,7 @@ def _job(
     return Job(
         target=server.address.target,
         api_key=key,
-        scopes=[run.scope(session) for session in range(number, run.sessions, run.processes)],
+        scopes=[run.scope(session) for session in range(number, run.sessions, run.agents)],
         texts=list(texts),
         seconds=run.seconds,
         turn_seconds=run.turn_seconds,

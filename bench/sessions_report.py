@@ -32,6 +32,11 @@ class SessionsRun:
     whole: bool = False
     agents_elsewhere: bool = False
 
+    @property
+    def agents(self) -> int:
+        """No process is without a session."""
+        return min(self.processes, self.sessions)
+
     def scope(self, session: int) -> dict[str, str]:
         user = session % self.users
         return {"customer": f"customer {user % self.customers}", "user": f"user {user}"}

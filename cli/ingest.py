@@ -44,7 +44,8 @@ def ingest(
     target: Target = DEFAULT_TARGET,
     api_key: ApiKey = None,
 ) -> None:
-    """Write the memories of FILE. It is checked whole before anything is sent.
+    """Write the memories of FILE. It is read and checked whole before anything is sent;
+    how long a text is for the model, the server says when its line comes.
 
     A line is an object with `text` and, where wanted, scope, kind, key, id, importance, confidence,
     event_time, said_time, valid_from, valid_until, expires_at, source, questions, metadata, pinned.

@@ -151,7 +151,7 @@ class Reader:
                 return self._without_server(question, encoded, error)
         if held.demoted:  # its answer would have been served: both answers are here, so this is a check
             self._checks.compare(_served(self._items(held), question, held), result)
-        answered = _from_server(result, held.decision)
+        answered = _from_server(result, held.decision, cut=encoded.truncated)
         if held.decision is not ReadDecision.BORDERLINE:
             return answered
         with times.measure(ReadStage.LOOKUP):
@@ -211,14 +211,15 @@ def _served(items: tuple[ReadItem, ...], question: Question, held: Held) -> Serv
     return Served(items, question.limit, held.version)
 
 
-def _from_server(result: SearchResult, decision: ReadDecision) -> Outcome:
+def _from_server(result: SearchResult, decision: ReadDecision, *, cut: bool) -> Outcome:
+    """``cut``: the query was, before its vector was made here."""
     return Outcome(
         items=tuple(result.items),
         source=ReadSource.SERVER,
         decision=decision,
         version=result.version,
         staleness_seconds=0.0,
-        truncated=result.truncated,
+        truncated=cut or result.truncated,
     )
 
 

@@ -153,3 +153,17 @@ def test_a_slow_encoder_keeps_no_observation_back(run_on_virtual_clock: Callable
         assert asyncio.get_running_loop().time() - began == pytest.approx(PATIENCE_SECONDS)
 
     run_on_virtual_clock(scenario())
+
+
+async def test_a_read_whose_query_was_cut_here_says_so_whoever_answers(
+    server: FakeServer, options: ClientOptions
+) -> None:
+    """The server gets the vector of the beginning, and cannot know."""
+    server.complete = False
+    async with (
+        AsyncClient(server.target, api_key="key", options=options, encoder=CuttingEncoder()) as client,
+        client.session(SCOPE, uuid.uuid4()) as session,
+    ):
+        await until(lambda: session.state.ready)
+        read = await session.read("about peanuts")
+        assert (read.source, read.truncated) == ("server", True)

@@ -175,6 +175,14 @@ def test_the_loop_thread_cancels_what_is_left() -> None:
     assert ended.is_set()
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """As at a terminal: a shell lets what it starts in the background ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_main_thread() -> None:
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
